@@ -14,6 +14,7 @@ from preflight.facts.trace.stragglers import LONGER
 from preflight.model import Finding, check, counted, passed, unknown, warned
 
 if TYPE_CHECKING:
+    from preflight.facts.trace.equal_kernels import UnevenStage
     from preflight.facts.trace.job import JobTrace
     from preflight.facts.trace.stragglers import SlowTransfers, Straggler
 
@@ -68,14 +69,15 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     steps, or if it costs single steps more than 15%, or three steps far more than usual. Several ranks, at most half
     of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
     transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead. In a
-    pipeline, where stages wait by design, the rank that computes longer than other stages warns, and so does the rank
-    whose GPU is idle, longer than theirs, while they wait for its messages; waiting in collectives of several stages is
-    not judged. A job without such a rank is unknown if traces are missing, if collectives cannot
-    be matched, or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
-    communication takes at most 1% of each GPU's time.
+    pipeline, where stages wait by design, the rank that takes longer than other stages for equal kernels (same name and
+    number of thread blocks) warns, and so does the rank whose GPU is idle, longer than theirs, while they wait for its
+    messages; waiting in collectives of several stages is not judged. A stage with more kernels, such as those of the
+    loss, is reported, but does not warn; it is unknown if most of its kernels have no equal. A job without such a rank
+    is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three quarters of the
+    waiting, but no more than chance explains. A job passes if communication takes at most 1% of each GPU's time.
 
     ## False alarms
-    Stages or experts that have more work by design.
+    Experts that have more work by design.
     """
     traces = list(each(run))
     keys = [key for key, _, _ in traces]
@@ -108,10 +110,17 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
         share, lost = job.suspects[0].share, job.suspects[0].lost_share
         kind = group_kind(job.suspects[0].group)
         what = f"{_ranks(ranks)} {_verb(ranks, 'cause')} {share:.0%} of the waiting of a {kind}, {lost:.1%} of a step"
+        why = "in too few steps to rule out chance"
         if job.suspects[0].idle:
             what = f"other stages wait in receives for {_ranks(ranks)} with an idle GPU, {lost:.1%} of a step"
-        yield unknown(f"{what}, in too few steps to rule out chance", evidence=keys,
-                      fix="profile more steps on all ranks")  # fmt: skip
+        elif job.suspects[0].group.kinds == {"sendrecv"}:
+            what = f"some kernels take longer on {_ranks(ranks)} than on other stages, {lost:.1%} of a step"
+            why = "too few kernels or steps to rule out chance"
+        yield unknown(f"{what}, {why}", evidence=keys, fix="profile more steps on all ranks")
+    elif unlike := [stage for stage in job.uneven if not stage.by_design]:
+        yield unknown(f"{_uneven(unlike[0])}, mostly in kernels that other stages do not have, so its speed "
+                      "cannot be compared", evidence=keys,
+                      fix="compare with the same stage of another replica or run")  # fmt: skip
     elif gaps or not job.matched:
         shown = "; ".join(gaps[:3]) or "no collective could be matched"
         more = f"; and {len(gaps) - 3} more" if len(gaps) > 3 else ""
@@ -119,6 +128,17 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
                       evidence=keys, fix="pass the traces of all ranks, of the same steps")  # fmt: skip
     else:
         yield passed(f"no rank delays others in every step: {compared}", evidence=keys)
+    for stage in job.uneven:
+        if stage.by_design:
+            yield passed(f"{_uneven(stage)}, because it has more kernels; equal kernels take as long as elsewhere",
+                         subject=f"stage of rank {stage.rank}", evidence=[job.ranks[stage.rank].key])  # fmt: skip
+
+
+def _uneven(stage: UnevenStage) -> str:
+    return (
+        f"rank {stage.rank} computes longer than the other stages of ranks {listed(stage.stages.ranks)}, by "
+        f"{stage.more_us / 1000:.3g} ms of each step"
+    )
 
 
 def _name(key: str) -> str:
@@ -174,6 +194,8 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
         verb = "waits" if waiting.isdigit() else "wait"
         stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
         longer = f"{'which computes' if len(names) == 1 else 'which compute'} longer"
+        if not worst.steps:
+            longer = f"which {_verb(ranks, 'take')} longer for equal kernels"
         if worst.idle:
             longer = "whose GPU is idle meanwhile"
         when = (

@@ -22,7 +22,7 @@ from typing import IO, Any
 from tests.support.kineto_trace import GEMM
 
 #: When the CPU launches the kernels of each part of a step, in milliseconds after the start of the step.
-_PHASES = {"forward": 0.0, "backward": 0.1, "optimizer": 0.2}
+_PHASES = {"forward": 0.0, "loss": 0.05, "backward": 0.1, "optimizer": 0.2}
 BYTES_PER_MS = 200e6  # transfer of a collective: 200 GB/s
 _KERNELS = {
     "allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -80,6 +80,9 @@ class JobPlan:
     paused_early: Mapping[int, float] = field(default_factory=dict)  # rank: the same before the first message of a step
     tokens: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its experts
     microbatches: int = 4
+    loss_ms: float = 0.0  # of all microbatches, on the last stage
+    loss_kernel: str = "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT"
+    last_layers: int | None = None  # of the last stage, if it has fewer
     slow_groups: Mapping[tuple[str, int], float] = field(default_factory=dict)  # kind, first rank: factor on transfers
     overlapped: bool = True  # data-parallel collectives under the backward pass
     gradient_norm: bool = False  # a collective of all ranks at the end of each step
@@ -114,6 +117,8 @@ def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Oper
             yield "call", "all_to_allv", "ep", layout.group("ep", rank), True
 
     layers = max(1, plan.layers // layout.stages)
+    if stage == layout.stages - 1 and plan.last_layers is not None:
+        layers = plan.last_layers
     batches = plan.microbatches if layout.stages > 1 else 1
     for step in range(plan.steps):
         yield "step", step
@@ -124,6 +129,8 @@ def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Oper
             yield "pause", plan.paused.get(rank, 0.0)
             for _ in range(layers):
                 yield from layer(step, plan.layer_ms / batches, "forward")
+            if plan.loss_ms and stage == layout.stages - 1:
+                yield work(step, plan.loss_ms / batches, "loss")
             if stage < layout.stages - 1:
                 yield "call", "send", "pp", (rank, pipeline[stage + 1]), False
         for batch in range(batches):
@@ -267,7 +274,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
         launched[step, phase] += 1
         add("cuda_runtime", "cudaLaunchKernel", launch, 0.0001, None, {"correlation": correlation})
         if not call:
-            name = GEMM if kind != "optimizer" else "multi_tensor_apply_kernel"
+            name = {"optimizer": "multi_tensor_apply_kernel", "loss": plan.loss_kernel}.get(kind, GEMM)
             add("kernel", name, begin, length, 7, args | {"stream": 7})
             continue
         group_kind, members = call

@@ -7,11 +7,21 @@ from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
 from preflight.facts.trace import matching
+from preflight.facts.trace.equal_kernels import UnevenStage, compare, uneven
 from preflight.facts.trace.experts import ExpertLoad, loads
 from preflight.facts.trace.matching import RankClock
 from preflight.facts.trace.pipelines import Bubble, bubbles
 from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
-from preflight.facts.trace.stragglers import SlowTransfers, Straggler, slow_transfers, step_length, stragglers, suspects
+from preflight.facts.trace.stragglers import (
+    OF_A_STEP,
+    SlowTransfers,
+    Straggler,
+    common_steps,
+    slow_transfers,
+    step_length,
+    stragglers,
+    suspects,
+)
 from preflight.facts.trace.waiting import Waits, measure
 from preflight.parsers.torch import TraceSummary
 from preflight.parsers.torch.intervals import clipped, total
@@ -30,6 +40,7 @@ class JobTrace:
     stragglers: tuple[Straggler, ...]
     suspects: tuple[Straggler, ...]  # without a straggler: ranks that may be stragglers
     slow_transfers: tuple[SlowTransfers, ...]
+    uneven: tuple[UnevenStage, ...]  # without a straggler: stages of pipelines with more work than others
     step_us: float | None  # median step
     experts: tuple[ExpertLoad, ...]
     bubbles: tuple[Bubble, ...]  # of pipelines
@@ -90,7 +101,7 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
             unnamed.append(key)
             continue
         ranks.append(RankTrace(key, rank, document["host"], trace.calls, trace.bare, trace.steps,
-                               trace.compute, trace.tails, trace.bare.total, trace.shades,
+                               trace.compute, trace.kernels, trace.tails, trace.bare.total, trace.shades,
                                trace.gaps))  # fmt: skip
     by_rank, repeated = distinct(ranks)
     matched, refused = matching.match(by_rank)
@@ -108,7 +119,10 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
         else:
             comparable.append(series)
     waits = measure(by_rank, comparable, clock)
-    late = tuple(stragglers(by_rank, waits))
-    return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits, late,
-                    () if late else tuple(suspects(by_rank, waits)), tuple(slow_transfers(by_rank, waits)),
-                    step_length(by_rank), loads(comparable), bubbles(by_rank, waits))  # fmt: skip
+    compared, length = compare(by_rank, common_steps(by_rank)), step_length(by_rank)
+    late = tuple(stragglers(by_rank, waits, compared))
+    maybe = () if late else tuple(suspects(by_rank, waits, compared))
+    stages = () if late or maybe or not length else tuple(uneven(by_rank, compared, OF_A_STEP * length))
+    return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits, late, maybe,
+                    tuple(slow_transfers(by_rank, waits)), stages, length, loads(comparable),
+                    bubbles(by_rank, waits))  # fmt: skip

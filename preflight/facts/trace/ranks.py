@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch
+from preflight.parsers.torch.kernel_times import KernelTimes
 from preflight.parsers.torch.step_shades import StepShades
 
 _IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.I)
@@ -24,6 +25,7 @@ class RankTrace:
     bare: Coverage  # communication without overlapping computation
     steps: Mapping[int, Stretch]  # by the profiler's number
     compute: Mapping[int, float]  # time of each step under kernels that compute
+    kernels: Mapping[int, KernelTimes]  # of a pipeline's rank: times of each compute kernel
     tails: Sequence[Stretch]  # the part of each step after the last backward kernel
     bare_us: float  # total exposed communication
     shades: Mapping[int, StepShades]  # by the profiler's number

@@ -2,8 +2,8 @@
 
 In any group some rank is last. Ranks are reported if they are at most half of their group, cause more than half
 of its waiting, exceed their peers by more than 1% of a step, and do so in more steps than chance explains. The
-stages of a pipeline wait for each other by design; there, the rank that computes longer than the other stages is
-reported, or the rank whose GPU is idle while they wait for it.
+stages of a pipeline wait for each other by design; there, the rank that takes longer for equal kernels than other
+stages is reported, or the rank whose GPU is idle while they wait for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 
 from preflight._startup.lightclass import dataclass
+from preflight.facts.trace.equal_kernels import ComparedPipelines, EqualKernels
 from preflight.facts.trace.idle_stages import held_up
 from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.purposes import purpose
@@ -69,14 +70,14 @@ def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
     return median(lengths) if lengths else None
 
 
-def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
+def stragglers(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines) -> list[Straggler]:
     """Return the stragglers, most expensive first; each rank once."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
-    steps = _steps(ranks)
+    steps = common_steps(ranks)
     beyond = _deviate(waits)
-    staged = _of_pipelines(ranks, waits, steps, length, beyond)
+    staged = _of_pipelines(ranks, waits, compared, steps, length, beyond)
     # the other stages of a slow rank's pipeline are late wherever they meet other pipelines, and so is the rest of its
     # replica of the model where it meets other replicas
     follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
@@ -106,13 +107,13 @@ def _replica(ranks: Mapping[int, RankTrace], waits: Waits, slow: Sequence[Stragg
     return replica
 
 
-def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
+def suspects(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines) -> list[Straggler]:
     """Return ranks that delay their group the most, possibly by chance."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
     late_ranks: list[Straggler] = []
-    steps = _steps(ranks)
+    steps = common_steps(ranks)
     for number, group in _comparable(ranks, waits):
         caused = _caused(waits, number, steps)
         if not caused:
@@ -122,10 +123,10 @@ def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
         lost = fmean(map(sum, zip(*excess, strict=True)))
         if share > SUSPECT and waited > SUSPECT_STEP * length:
             late_ranks += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
-    for stages in pipelines(ranks):
+    for stages, kernels in compared:
         idle, _ = _idle_stage(ranks, waits, stages, steps, length)
-        if idle.lost_share > SUSPECT_STEP:
-            late_ranks.append(idle)
+        late_ranks += [each for each in (*_slow_stages(stages, kernels, length), idle)
+                       if each.lost_share > SUSPECT_STEP]  # fmt: skip
     return late_ranks
 
 
@@ -134,7 +135,7 @@ def slow_transfers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[SlowTra
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
-    steps = _steps(ranks)
+    steps = common_steps(ranks)
     lost: dict[int, float] = {}
     for number in range(len(waits.groups)):
         caused = _caused(waits, number, steps)
@@ -169,9 +170,10 @@ def _longer(waits: Waits, group: int) -> tuple[str, int, float, float] | None:
     return max(longer)[1:] if longer else None
 
 
-def _steps(ranks: Mapping[int, RankTrace]) -> list[int]:
+def common_steps(ranks: Mapping[int, RankTrace]) -> list[int]:
     """Return the steps that all traces have, or the blocks that replace steps."""
-    return sorted(set.intersection(*(set(trace.steps) for trace in ranks.values()))) or list(range(BLOCKS))
+    steps = [set(trace.steps) for trace in ranks.values()]
+    return sorted(set.intersection(*steps) if steps else ()) or list(range(BLOCKS))
 
 
 def _caused(waits: Waits, group: int, steps: Sequence[int]) -> Mapping[int, Mapping[int, float]]:
@@ -274,27 +276,36 @@ def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]]
 
 
 def _of_pipelines(
-    ranks: Mapping[int, RankTrace], waits: Waits, steps: Sequence[int], length: float, beyond: float
-) -> list[Straggler]:
+    ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines, steps: Sequence[int], length: float,
+    beyond: float,
+) -> list[Straggler]:  # fmt: skip
     """Return the ranks of pipelines that compute, or are idle, longer than others."""
     if len(steps) < FEWEST_STEPS:
         return []
     stragglers_of_all = []
-    for stages in pipelines(ranks):
-        compute = {rank: [ranks[rank].compute.get(step, 0.0) for step in steps] for rank in stages.ranks}
-        slowest = max(compute, key=lambda rank: sum(compute[rank]))
-        peers = [rank for rank in stages.ranks if rank != slowest]
-        excess = [compute[slowest][at] - median(compute[rank][at] for rank in peers) for at in range(len(steps))]
-        lost = fmean(excess)
-        if lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
-            stragglers_of_all.append(Straggler(slowest, stages, 1.0, lost, lost / length, ()))
+    for stages, kernels in compared:
+        slow = [
+            each for each in _slow_stages(stages, kernels, length)
+            if each.lost_share > OF_A_STEP and kernels[each.rank].consistent
+            and _beyond_chance(kernels[each.rank].excess, beyond)
+        ]  # fmt: skip
+        if slow:
+            stragglers_of_all += slow
             continue
         idle, held = _idle_stage(ranks, waits, stages, steps, length)
         if idle.lost_share > OF_A_STEP and _beyond_chance(held, beyond):
             stragglers_of_all.append(idle)
         else:
+            compute = {rank: [ranks[rank].compute.get(step, 0.0) for step in steps] for rank in stages.ranks}
             stragglers_of_all += _stages_now_and_then(stages, compute, steps, length)
     return stragglers_of_all
+
+
+def _slow_stages(stages: GroupOfRanks, kernels: Mapping[int, EqualKernels], length: float) -> Iterator[Straggler]:
+    """Yield each rank, with how much longer its kernels take than equal ones."""
+    for rank in stages.ranks:
+        lost = fmean(kernels[rank].excess or (0.0,))
+        yield Straggler(rank, stages, 1.0, lost, lost / length, ())
 
 
 def _idle_stage(

@@ -22,28 +22,30 @@ _SAMPLED = 20_000
 
 
 class GpuWork:
-    """Kernels and copies of one GPU; each takes 25 bytes."""
+    """Kernels and copies of one GPU; each takes 27 bytes."""
 
     def __init__(self) -> None:
         self.begins, self.ends = array("d"), array("d")
         self.correlations = array("q")  # -1: unknown
         self.kinds = array("b")
+        self.numbers = array("H")  # of compute kernels, as in ``kernel_times``
 
     def __len__(self) -> int:
         return len(self.begins)
 
-    def add(self, begin: float, end: float, correlation: int | None, kind: int) -> None:
+    def add(self, begin: float, end: float, correlation: int | None, kind: int, number: int = 0) -> None:
         """Add a kernel or a copy."""
         self.begins.append(begin)
         self.ends.append(end)
         self.correlations.append(number_of(correlation))
         self.kinds.append(kind)
+        self.numbers.append(number)
 
     def order(self) -> None:
         """Sort the kernels and copies by start time."""
         order = in_order(self.begins)
         if not isinstance(order, range):
-            for name in ("begins", "ends", "correlations", "kinds"):
+            for name in ("begins", "ends", "correlations", "kinds", "numbers"):
                 values = getattr(self, name)
                 setattr(self, name, array(values.typecode, (values[at] for at in order)))
 

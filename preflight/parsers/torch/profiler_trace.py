@@ -16,6 +16,7 @@ from preflight.parsers.torch.collective_calls import CollectiveCalls, size_of
 from preflight.parsers.torch.gpu_work import COMMUNICATION, COMPUTE, COPY, COPY_TO_GPU, GpuWork
 from preflight.parsers.torch.host_activity import CudaMemory, HostActivity
 from preflight.parsers.torch.intervals import Stretch, Stretches
+from preflight.parsers.torch.kernel_times import KernelNumbers
 from preflight.parsers.torch.launches import Launches
 from preflight.parsers.torch.matrix_products import MatrixProducts
 from preflight.parsers.torch.memory_copies import MemoryCopies
@@ -55,6 +56,7 @@ class Trace:
         self.data_parallel = False  # whether torch.nn.parallel.DataParallel is used
         self.backends: dict[str, int] = defaultdict(int)
         self.begin, self.end = float("inf"), float("-inf")
+        self.kernels = KernelNumbers()
         self._kernels = NameCache(trace_names.kernel)
         self._operators = NameCache(trace_names.operator)
         self._calls = NameCache(trace_names.call)
@@ -158,7 +160,8 @@ class Trace:
         arguments = event.arguments or NO_ARGUMENTS
         communicates, called = self._kernels(event.name)
         if not communicates:
-            self._work(event, arguments).add(begin, end, arguments.correlation, COMPUTE)
+            number = self.kernels.number(event.name, arguments.grid)
+            self._work(event, arguments).add(begin, end, arguments.correlation, COMPUTE, number)
             self.products.ran(arguments.external_id, event.length)
             return
         self._work(event, arguments).add(begin, end, arguments.correlation, COMMUNICATION)

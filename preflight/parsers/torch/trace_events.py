@@ -40,6 +40,7 @@ class Arguments(NamedTuple):
     reserved_bytes: int | None = None
     allocated_bytes: int | None = None
     copied_bytes: int | None = None
+    grid: Any = None
 
 
 class Event(NamedTuple):

@@ -15,6 +15,7 @@ from preflight.parsers.torch.collective_calls import CallKey, CallSeries, ordere
 from preflight.parsers.torch.gpu_work import COMPUTE, GpuWork
 from preflight.parsers.torch.gradient_buckets import buckets
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, united
+from preflight.parsers.torch.kernel_times import KernelTally, KernelTimes
 from preflight.parsers.torch.launches import BackwardPass
 from preflight.parsers.torch.samples import rounded, sample_of
 from preflight.parsers.torch.step_budget import BusyTime, StepBudget, budget
@@ -37,6 +38,7 @@ class TraceSummary:
     bare: Coverage  # communication while no kernel computes, microseconds
     steps: Mapping[int, Stretch]  # by number, microseconds
     compute: Mapping[int, float]  # with sends or receives: compute time of each step by number, microseconds
+    kernels: Mapping[int, KernelTimes]  # with sends or receives: those of compute kernels
     tails: Sequence[Stretch]  # for each step with a backward pass, the time from its end to the optimizer
     shades: Mapping[int, StepShades]  # by step number
     gaps: Spans  # with sends or receives: long times in which the GPU is idle, microseconds
@@ -55,13 +57,15 @@ def summarize(trace: Trace) -> TraceSummary:
     passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
     document = _document(trace, steps, calls, busy, passes)
     if len(busy) != 1:  # if a process uses several GPUs, the GPU of a rank is unknown
-        return TraceSummary(document, (), Coverage(()), spans, {}, (), {}, Spans())
+        return TraceSummary(document, (), Coverage(()), spans, {}, {}, (), {}, Spans())
     ((device, only),) = busy.items()
     staged = any(key.kind in ("send", "recv") for key, _ in calls)
-    computed = _computed(trace, trace.work[device], spans) if staged else {}
+    computed, kernels = _computed(trace, trace.work[device], spans) if staged else ({}, {})
     tails = [(each.end, each.until) for each in passes[device]]
     gaps = _gaps(only) if staged else Spans()
-    return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails, shades(spans, only), gaps)
+    return TraceSummary(
+        document, calls, Coverage(only.bare), spans, computed, kernels, tails, shades(spans, only), gaps
+    )
 
 
 def _gaps(busy: BusyTime) -> Spans:
@@ -76,23 +80,28 @@ def _gaps(busy: BusyTime) -> Spans:
     return gaps
 
 
-def _computed(trace: Trace, work: GpuWork, spans: Mapping[int, Stretch]) -> dict[int, float]:
-    """Return the time of the compute kernels that each step launches.
+def _computed(
+    trace: Trace, work: GpuWork, spans: Mapping[int, Stretch]
+) -> tuple[dict[int, float], dict[int, KernelTimes]]:
+    """Return the time of the compute kernels of each step, and of each kernel.
 
     The CPU may be steps ahead of the GPU.
     """
     steps, numbers = _numbered(trace, spans)
     computed = dict.fromkeys(spans, 0.0)
+    tally = KernelTally(work, trace.kernels, len(steps))
     until = float("-inf")
     launches = trace.launches.begun.launches(work.correlations)
-    for begin, end, kind, (launch, _) in zip(work.begins, work.ends, work.kinds, launches, strict=True):
-        if kind != COMPUTE or end <= until:
+    columns = zip(work.begins, work.ends, work.kinds, work.numbers, launches, strict=True)
+    for begin, end, kind, number, (launch, _) in columns:
+        if kind != COMPUTE:
             continue
         place = steps.place(launch if launch == launch else begin)
         if place >= 0:
-            computed[numbers[place]] += end - max(begin, until)
-        until = end
-    return computed
+            tally.add(number, numbers[place], end - begin)
+            computed[numbers[place]] += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return computed, tally.times()
 
 
 def _numbered(trace: Trace, spans: Mapping[int, Stretch]) -> tuple[Spans, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from preflight.facts.trace import stragglers
 from preflight.facts.trace.job import JobTrace
 from preflight.judge import judge
 from preflight.model import Finding, Status
+from tests.support.kineto_trace import GEMM
 from tests.support.training_job import JobPlan, Layout, traces
 from tests.unit.facts.test_job_trace import joined, step_ms
 
@@ -178,3 +180,41 @@ def test_a_second_slow_rank_of_the_replica_is_named() -> None:
     plan = JobPlan(Layout(tensor=4, data=2, stages=2), steps=6, layers=8, jitter=0.02, clock_ms=2, numbered=True,
                    microbatches=2, slow={0: 1.3, 10: 1.3})  # fmt: skip
     assert set(late(joined(plan))) >= {0, 10}
+
+
+#: Stages with different work: a loss in kernels of its own or of layers, long or short, and fewer layers.
+UNEVEN = [
+    replace(PIPELINE, loss_ms=12), replace(PIPELINE, loss_ms=12, loss_kernel=GEMM),
+    replace(PIPELINE, loss_ms=2, loss_kernel=GEMM), replace(PIPELINE, last_layers=1),
+    replace(PIPELINE, loss_ms=60),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", UNEVEN)
+@pytest.mark.parametrize("rank", [None, 1, 3])
+def test_a_stage_with_more_work_is_not_blamed_but_a_slow_one_is(plan: JobPlan, rank: int | None) -> None:
+    job = joined(plan if rank is None else replace(plan, slow={rank: 1.1}))
+    assert [straggler.rank for straggler in job.stragglers] == ([] if rank is None else [rank])
+    assert not job.suspects
+
+
+def test_what_uneven_stages_report() -> None:
+    first, second = judged(traces(replace(PIPELINE, loss_ms=12)))
+    assert first.status is second.status is Status.PASS
+    assert "rank 3 computes longer than the other stages of ranks 0 to 3, by 12" in second.message
+    for plan in (replace(PIPELINE, loss_ms=60), replace(PIPELINE, last_layers=1, loss_ms=14, loss_kernel=GEMM)):
+        (unlike,) = judged(traces(plan))
+        assert unlike.status is Status.UNKNOWN
+        assert "mostly in kernels that other stages do not have" in unlike.message
+
+
+def test_a_few_kernels_that_take_longer_are_no_slow_stage() -> None:
+    """Two programs may have kernels of one name that do different work."""
+    texts = traces(PIPELINE)
+    raw = json.loads(texts[2])
+    for event in raw["traceEvents"]:
+        if event["name"] == "multi_tensor_apply_kernel":
+            event["dur"] += 2000
+    (finding,) = judged([*texts[:2], json.dumps(raw), texts[3]])
+    assert finding.status is Status.UNKNOWN
+    assert finding.message.startswith("some kernels take longer on rank 2 than on other stages")
