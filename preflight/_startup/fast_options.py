@@ -1,4 +1,4 @@
-"""A parser of plain command lines, instead of click, which takes 40 ms to import.
+"""A parser of plain command lines that avoids click, which takes 40 ms to import.
 
 The tables are generated from the click options by the build (``preflight.cli.startup_tables``). If the table is missing
 or outdated, or the command line is invalid or unusual, the caller uses click.

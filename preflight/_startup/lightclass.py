@@ -36,7 +36,7 @@ else:
         return _Field(default, default_factory, repr, compare, metadata or {})
 
     def fields(cls):
-        """Return the fields of such a class or object, in order."""
+        """Return the fields of a class made by ``dataclass``, or of its object, in order."""
         return cls._lean_fields
 
     def replace(made, **changes):

@@ -43,7 +43,7 @@ def take() -> Forked | None:
 
 
 class Forked:
-    """A collector started by a fork, with the required attributes of ``Popen``."""
+    """A collector started by a fork, with the attributes of ``Popen`` that are used."""
 
     def __init__(self) -> None:
         """Fork the collector; raises OSError on failure, NotImplementedError if unsafe."""

@@ -65,7 +65,7 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def _with_texts(evidence: Evidence) -> Evidence:
-    """Return the evidence, for a run together with the text of its logs.
+    """Return the evidence; that of a run includes the text of its logs.
 
     Raises OSError.
     """

@@ -61,7 +61,7 @@ class Saved(Sequence[Evidence]):
         self._folder = folder
 
     def with_documents(self, evidences: Iterable[Evidence]) -> Saved:
-        """Return these documents followed by further ones, which are in memory."""
+        """Return these documents followed by more, which are held in memory."""
         added = [InMemory(evidence.node, evidence) for evidence in evidences]
         return Saved([*self.sources, *added], self._folder, self.large)
 
@@ -204,9 +204,9 @@ def _together(known: File, path: Path) -> File:
 
 
 def _memory(files: Sequence[Path]) -> int:
-    """Return an upper bound of the documents' memory in bytes; 0 if surely small.
+    """Return an upper bound on the documents' memory in bytes; 0 if it is small.
 
-    Counting stops above ``JUDGED_BYTES``.
+    Small means certainly at most ``JUDGED_BYTES``; counting stops above that.
     """
     try:
         stats = [path.stat() for path in files]
@@ -280,7 +280,7 @@ class Spool:
 
 
 def _size(answer: Evidence | SelfJudged, enough: int) -> int:
-    """Return the memory of a document in bytes; above ``enough``, only a part."""
+    """Return the memory of a document in bytes; counting stops above ``enough``."""
     if isinstance(answer, Evidence):
         return memory(answer, enough)
     return len(answer.packed) + len(answer.verdict_text)

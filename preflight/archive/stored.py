@@ -34,7 +34,7 @@ class File:
     kind: str = NODE
 
     def read(self) -> Evidence:
-        """Return the evidence; without an answer if a file is gone or has changed."""
+        """Return the evidence; it has no answer if a file is gone or has changed."""
         try:
             found = directory.read_file(self.path)
             for part in self.parts:
@@ -77,7 +77,7 @@ class Packed:
     kind: str = NODE
 
     def read(self) -> Evidence:
-        """Return the evidence; without an answer if the file is unreadable."""
+        """Return the evidence; it has no answer if the file is unreadable."""
         try:
             document = json.loads(zlib.decompress(self.path.read_bytes()))
             return from_document(document, str(self.path))
@@ -104,11 +104,11 @@ class PackedResult:
             return None
 
     def quoted(self) -> Evidence:
-        """Return the evidence that was sent; without an answer if it is unreadable."""
+        """Return the evidence that was sent; it has no answer if it is unreadable."""
         return self._evidence(SelfJudged.quoted)
 
     def read(self) -> Evidence:
-        """Return the evidence; without an answer if it was not sent completely."""
+        """Return the evidence; it has no answer if only a part was sent."""
         return self._evidence(SelfJudged.read)
 
     def _evidence(self, part: Callable[[SelfJudged], Evidence]) -> Evidence:

@@ -114,13 +114,13 @@ def _database(file: _File) -> str | None:
 
 
 def _question(name: str) -> str | None:
-    """Return the EOS command whose output a file contains, by its name, or None."""
+    """Return the EOS command whose output the file with this name has, or None."""
     match = _ANSWER.fullmatch(name)
     return eos_answers.question(match[1].replace("_", " ")) if match else None
 
 
 def _shown(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
-    """Return the document of an EOS or NX-OS switch; None without answers.
+    """Return the document of an EOS or NX-OS switch; None if no file has an answer.
 
     Raises ArchiveError if all answers are invalid.
     """

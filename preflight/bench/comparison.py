@@ -104,7 +104,8 @@ def _models(runs: Sequence[Observation]) -> Callable[[Observation], tuple[str, .
 def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Add the level of runs between leaves, relative to runs within leaves.
 
-    Runs over quiet uplinks are a separate kind; if all of them are slow, a comparison with each other does not show it.
+    Runs over quiet uplinks are a separate kind; if all of them are slow, comparing them with each other does not show
+    it.
     """
     within = {(item.kind, item.models): item for item in comparisons}
     extended = []

@@ -47,7 +47,8 @@ class RateLevel:
 class LowNode:
     """A node with low rates in all of its runs, but none below the limit.
 
-    Without a topology, it may be alone on a leaf, or slow: one of eight rails is an eighth of the rate.
+    If the topology is unknown, the node may be alone on a leaf, or slow: losing one of eight rails costs an eighth of
+    the rate.
     """
 
     node: str
@@ -161,8 +162,9 @@ def separate_distant(comparisons: Sequence[Comparison]) -> list[Comparison]:
 def _refutes(alltoall: Comparison, low: LowNode, of: Comparison) -> bool:
     """Return whether alltoall shows that no port of a low node is slow.
 
-    In alltoall, each GPU sends to other nodes. If its port carries more there than in the usual runs of ``of``, a slow
-    port costs alltoall at least as much; so it is not slow if alltoall loses less than half of that.
+    In alltoall, each GPU sends to other nodes. If a port carries at least as much there as in the usual runs of ``of``,
+    a slow port would cost alltoall at least as much of its rate as it costs those runs. So the ports are not slow if
+    alltoall loses less than half of that.
     """
     gpus = {gpu for held in _runs(of, low.node) for gpu in _gpus(held, low.node)}
     own = [held for held in _runs(alltoall, low.node) if gpus.issubset(_gpus(held, low.node))]

@@ -113,7 +113,7 @@ def _causes(members: FactorRuns) -> tuple[FactorEvidence, ...]:
 
 
 def _prune(members: FactorRuns, chosen: SelectedFactors) -> dict[Factor, float]:
-    """Remove factors that gain nothing; return the bits of all others."""
+    """Remove factors that gain nothing; return the bits of the remaining ones."""
     while True:
         bits = {factor: _bits(members, chosen, factor) for factor in chosen.factors}
         weakest = min(chosen.factors, key=lambda factor: (bits[factor], factor), default=None)
@@ -166,7 +166,7 @@ def _cover(
     without: Factor | None = None,
     worth: bool = False,
 ) -> list[Factor]:
-    """Add factors, best first, until they cover the runs ``slow``; return them.
+    """Add factors, best first, until they cover the ``slow`` runs; return them.
 
     With ``worth``, stop at a factor that does not gain more bits than it costs.
     """
@@ -189,7 +189,7 @@ def _cover(
 
 
 def _bits(members: FactorRuns, chosen: SelectedFactors, factor: Factor) -> float:
-    """Return the bits that a factor gains beside other chosen ones, less its price."""
+    """Return the bits that a factor adds to the other chosen ones, minus its price."""
     return _gained(members, chosen, factor, members.counted(chosen.only(factor)), factor)
 
 

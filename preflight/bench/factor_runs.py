@@ -1,4 +1,4 @@
-"""The runs of each factor, and their numbers without those of selected factors."""
+"""The runs of each factor, and how many of them no selected factor explains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Counts = dict[int, list[int]]
 
 @dataclass
 class FactorRuns:
-    """The runs of each factor that has a slow one, and the price of a factor in bits."""
+    """The runs of each factor with a slow run, and the price of a factor in bits."""
 
     runs: dict[Factor, list[int]]
     cost: dict[str, float]

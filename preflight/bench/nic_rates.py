@@ -1,4 +1,4 @@
-"""Rates of NICs in a run, and nodes outside the NVLink domain of the rest."""
+"""Rates of NICs in a run, and nodes outside the NVLink domain of other nodes."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dic
 
 
 def _slowest(half: Measurement, processes: Sequence[int], count: int) -> float | None:
-    """Return the mean time of the slowest process per iteration in µs, or None."""
+    """Return the mean over iterations of the slowest process's time, µs, or None."""
     slowest = _slowest_times(half, processes, count)
     return sum(slowest) / len(slowest) if slowest else None
 

@@ -285,7 +285,7 @@ def _rail(run: Observation) -> str:
 
 
 def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return each reported or open node on a single rail that it has not yet run on."""
+    """Return runs of each reported or open node on one rail that it has not used yet."""
     free = _sound(plan, state, draw)
     runs: list[tuple[RunEnd, ...]] = []
     open_ = {node for node in plan.nodes if node not in state.cleared}
@@ -300,7 +300,7 @@ def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tupl
 
 
 def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return a pair of nodes for each pair of leaves; each round pairs other leaves."""
+    """Return a pair of nodes for each pair of leaves; rounds pair leaves differently."""
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
     measured = sum(run.kind.load == QUIET for run in state.tried)

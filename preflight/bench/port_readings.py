@@ -1,4 +1,4 @@
-"""Errors that the RDMA ports of nodes counted in a round, as a journal line."""
+"""RDMA port errors that nodes counted during a round, as a journal line."""
 
 from __future__ import annotations
 

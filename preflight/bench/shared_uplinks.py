@@ -1,4 +1,4 @@
-"""Comparison of runs of all pairs over the uplinks at once with single pairs."""
+"""Comparison of all pairs running over the uplinks at once with one pair alone."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class SharedRuns:
     pairs: tuple[LeafPair, ...]
     largest: int  # number of runs in the largest round
     alone: int  # number of runs that had the uplinks to themselves
-    busbw: float | None  # median bandwidth of these in GB/s; None without any
-    together: float  # fraction of a round's longest run in which all its runs ran; lowest of all rounds
+    busbw: float | None  # median bandwidth of those runs in GB/s; None if there are none
+    together: float  # fraction of a round's longest run during which all of its runs ran; lowest of all rounds
     stopped: int  # number of runs that failed
     absent: tuple[str, ...]  # nodes without a completed run
 
@@ -56,12 +56,12 @@ def planned(done: Campaign, reports: _Reports, made: Round, left_out: Mapping[st
 
 
 def _iterations(done: Campaign, reports: _Reports) -> int | None:
-    """Return the iterations of a run over shared uplinks; None: those of the plan."""
+    """Return the iterations of a run over shared uplinks; None for the plan's number."""
     times = [time for launch in done.launches for time in _times_us(done, launch, reports, QUIET)]
     if not times:
         return None
     seconds = min(_SECONDS, _OF_LIMIT * done.plan.run_limit_s)
-    count = min(math.ceil(seconds * 1e6 / 2 / median(times)), _MOST_ITERATIONS)  # half of it in place
+    count = min(math.ceil(seconds * 1e6 / 2 / median(times)), _MOST_ITERATIONS)  # half of the time is in place
     return count if count > done.plan.iterations else None
 
 
@@ -93,9 +93,9 @@ def _leaves(run: Observation) -> tuple[str, ...]:
 
 
 def _together(done: Campaign, number: int, reports: _Reports) -> float:
-    """Return the fraction of a round's longest run in which all its runs ran.
+    """Return the fraction of a round's longest run during which all of its runs ran.
 
-    The journal has the time at which each launch ended, and its output has the time that it measured.
+    The journal has the time at which each launch ended, and its output shows for how long it measured.
     """
     begins, ends, longest = [], [], 0.0
     for launch in done.launches:
@@ -112,7 +112,7 @@ def _together(done: Campaign, number: int, reports: _Reports) -> float:
 
 
 def _times_us(done: Campaign, launch: BenchLaunch, reports: _Reports, load: str) -> Iterator[float]:
-    """Yield the times of an operation in µs if a launch measured under this load."""
+    """Yield the times of an operation in µs, if the launch ran under this load."""
     if launch.status == campaign.OK and done.rounds[launch.round - 1].load == load:
         for report in reports.get(launch.output, ())[-1:]:
             yield from (half.time_us for row in report.rows for half in row.halves if 0 < half.time_us < math.inf)

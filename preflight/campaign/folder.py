@@ -82,7 +82,7 @@ class CampaignFolder:
         self.keep(line)
 
     def keep(self, line: Mapping[str, Any]) -> None:
-        """Add a line only in memory, for when it cannot be written."""
+        """Add a line in memory only, because it cannot be written."""
         self._lines.append(line)
 
     def load(self) -> None:

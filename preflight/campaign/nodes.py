@@ -96,7 +96,7 @@ def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
 def read_ports(
     plan: CampaignPlan, number: int, states: Mapping[str, NodeState], nodes: Sequence[str]
 ) -> list[NodeReading]:
-    """Return the port errors of nodes in a round; ``states`` is from before the round."""
+    """Return the port errors of nodes in a round; ``states`` were read before it."""
     after = {evidence.node: evidence for evidence in _collected(plan, nodes, port_counters.port_probes())}
     before = {node: state.evidence for node, state in states.items()}
     return [port_counters.reading(number, before.get(node), after[node]) for node in nodes if node in after]

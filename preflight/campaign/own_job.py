@@ -30,7 +30,7 @@ def on_idle_nodes(most: int, seconds: float, partition: str | None) -> Iterator[
     """Hold a job on at most ``most`` idle nodes; yield its ID.
 
     Only idle nodes are requested, so no job is preempted or delayed. The job ends with the campaign, and after its time
-    limit in any case. Raises UsageError without a job.
+    limit in any case. Raises UsageError if fewer than two nodes are idle, or Slurm starts no job.
     """
     free = _idle(partition)
     if len(free) < 2:

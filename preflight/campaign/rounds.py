@@ -91,7 +91,7 @@ class CampaignRun:
                 return shared_uplinks.planned(done, reports, replace(planned, number=number), fresh)
 
     def _usable(self, made: PlannedRound, places: Sequence[int]) -> list[int]:
-        """Return the runs of an interrupted round of which all nodes are still usable."""
+        """Return the runs of an interrupted round whose nodes are all still usable."""
         busy = self._look([end.node for place in places for end in made.runs[place]])
         return [place for place in places if busy.isdisjoint(end.node for end in made.runs[place])]
 

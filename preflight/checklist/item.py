@@ -36,7 +36,7 @@ ENVIRONMENT = "the environment of preflight and of visible ranks, and NCCL's fil
 
 @dataclass(frozen=True)
 class Question:
-    """One question of an item. All of its checks must answer; without any, it is open."""
+    """One question of an item; all of its checks must answer. Open if it has none."""
 
     text: str
     checks: tuple[str, ...] = ()

@@ -102,7 +102,7 @@ def _print(text: str) -> None:
         from preflight.reports.sanitize import visible
 
         print(visible(text).encode("ascii", "backslashreplace").decode(), file=sys.stderr)
-    except (MemoryError, SystemError):  # the second by an import without memory
+    except (MemoryError, SystemError):  # an import that runs out of memory raises SystemError
         os.write(2, b"Error: out of memory; nothing was judged\n")
     except (OSError, ValueError):
         return

@@ -25,7 +25,7 @@ RunCommands = Callable[[str, Sequence[str], float, int, float], "list[bytes | No
 
 
 class WithEosSwitches:
-    """A transport that reads EOS switches by commands; ``other`` reads the rest."""
+    """A transport that reads EOS switches by commands, and all else with ``other``."""
 
     def __init__(self, other: NodeTransport, names: frozenset[str], commands: RunCommands, via: str) -> None:
         """Wrap a transport; ``via`` (ssh or eapi) is recorded in documents."""

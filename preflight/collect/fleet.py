@@ -75,7 +75,7 @@ def collect(request: CollectRequest) -> Collected:
 def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]:
     """Return the answers that a resumed run already has.
 
-    For any other run, write the journal and return none.
+    A run that resumes no other has none, and begins its journal.
     """
     options, folder = request.options, request.save
     if folder is None:

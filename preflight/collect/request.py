@@ -32,7 +32,7 @@ class Targets:
 
     @property
     def named(self) -> bool:
-        """Whether any nodes are named; "" comes from an unset variable in a script."""
+        """Whether an option names nodes; an empty value counts: a variable may be unset."""
         return any(value is not None for value in (self.hosts, self.hostfile, self.job, self.rerun, self.selector))
 
     def nodes(self, options: CollectOptions) -> tuple[str, ...]:
@@ -75,7 +75,10 @@ class Judging:
     complete: bool = False
 
     def of_plan(self, cluster: Cluster | None, node: str, window_s: float | None) -> dict[str, Any]:
-        """Return the part of a node's plan; its transport adds the archive's path."""
+        """Return the part of a node's plan about judging, without the archive's path.
+
+        The transport adds the path.
+        """
         from preflight.expectations.own_class import own_class
 
         return {

@@ -149,7 +149,7 @@ class _Crew:
         self._transport, self._plan_for, self._limits, self._on_event = transport, plan_for, limits, on_event
         self._until = time.monotonic() + limits.run_s
         self._owed = dict.fromkeys(hosts)  # not yet yielded
-        self._lock = threading.Lock()  # guards the three below, and calls of on_event
+        self._lock = threading.Lock()  # guards the next three attributes, and calls of on_event
         self._waiting = deque(self._owed)
         self._turns: set[_Turn] = set()
         self._arriving = 0  # documents that a worker holds

@@ -1,4 +1,4 @@
-"""Lines of sudoers(5) that allow ``--sudo`` exactly its probes."""
+"""Lines of sudoers(5) that let ``--sudo`` run exactly its probes."""
 
 from __future__ import annotations
 

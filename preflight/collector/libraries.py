@@ -48,7 +48,7 @@ def _run_child(
 
 
 def _judge(answer: "Any", child: Record) -> Record:
-    """Return a call's record: its last answer, completed by how the child ended."""
+    """Return a call's record: its last answer; if that is cut, how the child ended."""
     partial = dict(answer or {}, seconds=child.get("seconds", 0.0))
     if answer and answer["status"] != "cut":
         return partial

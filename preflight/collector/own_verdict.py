@@ -1,6 +1,6 @@
 """The node's own verdict, by an archive of preflight that is sent to it.
 
-The archive is a file that only this user can have written; it is used only if its hash is that of the plan, and is
+The archive is a file that only this user can have written; it is used only if its hash matches the plan's, and is
 removed before it runs.
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     Document = Dict[str, Any]
 
-#: Seconds to wait for the archive after the collection; for a part of it to grow; between two looks; that judging
-#: takes on a busy node.
+#: Seconds to wait for the archive after the collection; to wait for an incomplete archive to grow; between two looks;
+#: and seconds that judging takes on a busy node.
 _WAIT_S, _GROWING_S, _STEP_S, _JUDGING_S = 20.0, 3.0, 0.05, 15.0
 
 #: The archive's exit status if the Python is older than it looked.
@@ -36,7 +36,7 @@ _CAP, _OLD_S = 16 * 1024 * 1024, 3600
 
 
 class Unjudged(Exception):
-    """Raised if the node cannot judge itself; the text is a word for the reason."""
+    """Raised if the node cannot judge itself; the text is a keyword for the reason."""
 
 
 def share_s(deadline_s: float) -> float:

@@ -124,7 +124,7 @@ class CollectorRun:
         return bool(self._waiting)
 
     def _pause_s(self) -> float:
-        """Return for how many seconds an idle worker sleeps.
+        """Return how many seconds an idle worker sleeps.
 
         If only second readings are left, it sleeps until the first is due, so as not to disturb the window.
         """
@@ -133,7 +133,7 @@ class CollectorRun:
         return max(0.0, min(0.5, min(at for at, _ in self._later) - time.monotonic()))
 
     def _put(self, job: ProbeJob, key: str, record: Record) -> None:
-        """Store a record without secrets and empty fields, unless the job was abandoned."""
+        """Store a record, without secrets or empty fields, unless the job was abandoned."""
         job.reading = ""
         clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
         with self._changed:

@@ -1,8 +1,8 @@
 """Start of commands in a new session, with their output in pipes.
 
-A fork copies the page tables of the collector while all its threads wait; posix_spawn does not, but then they wait for
-the execve, which hangs on a dead file server. So only binaries on the same file system as this interpreter are started
-with posix_spawn.
+A fork copies the page tables of the collector while all its threads wait. posix_spawn does not, but its caller's
+threads wait for the execve, which hangs on a dead file server. So only binaries on the same file system as this
+interpreter are started with posix_spawn.
 """
 
 import os
@@ -20,7 +20,7 @@ _ELF = b"\x7fELF"
 
 
 class Spawned:
-    """A command started by posix_spawn, with the needed attributes of Popen."""
+    """A command started by posix_spawn, with the attributes of Popen that are used."""
 
     def __init__(self, argv: "Sequence[bytes]", variables: "Dict[str, str]", fed: bool) -> None:
         """Start the command; raise OSError or NotImplementedError.

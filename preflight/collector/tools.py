@@ -61,7 +61,7 @@ def find(tool: str) -> str:
 
 
 def distrusted(folder: str) -> str:
-    """Return why root does not run tools of a folder; empty if it may, or for a user."""
+    """Return why root must not run a folder's tools; empty if it may, or if not root."""
     if os.geteuid() != 0:
         return ""
     if folder not in _known:

@@ -227,7 +227,7 @@ _ENDS = {"budget": "time ran out", "interrupted": "interrupted", "disk": "the di
 def _within_job(plan: CampaignPlan) -> CampaignPlan:
     """Return a resumed plan with the Slurm job of this allocation.
 
-    Its own job has usually ended. Raises UsageError without a job.
+    The job in which it was planned has usually ended. Raises UsageError if there is neither.
     """
     if plan.via != "srun":
         return plan

@@ -66,7 +66,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
 
 
 def _part(evidences: Sequence[Evidence]) -> Part | None:
-    """Return the recognised part of the nodes, or None if they differ."""
+    """Return the part recognised on all nodes; None if the nodes differ."""
     from preflight.evidence.document import EvidenceError
     from preflight.expectations.catalogue import recognise
     from preflight.facts.node import NodeFacts

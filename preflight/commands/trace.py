@@ -77,7 +77,7 @@ def trace(
 def _exit_status(report: Mapping[str, Any]) -> int:
     """Return the exit status of the traces.
 
-    In `check`, a past job's failure does not block new jobs; here it is the result, and so is a hang that may be one.
+    In `check`, a past job's failure does not block new jobs; here it is the result, and so is a possible hang.
     """
     results = {(finding["check"], finding["status"]) for finding in report["findings"]}
     if any(status == "fail" for _, status in results):

@@ -118,7 +118,8 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 def _of_same(check: str, was: _FindingState, now: _FindingState) -> str:
     """Return the change if the status is the same, else an empty string.
 
-    A tie is now decided, there are fewer devices, or the value is another one.
+    It is ``worse`` if a tie is now decided against the node or there are fewer devices, and ``still`` for a failure
+    with another value.
     """
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
@@ -128,7 +129,7 @@ def _of_same(check: str, was: _FindingState, now: _FindingState) -> str:
 
 
 def _sick(new: _Found) -> Iterator[_Row]:
-    """Yield failures and gating unknowns of a node without an answer in the first run."""
+    """Yield failures and gating unknowns of a node that did not answer before."""
     for (check, subject), now in new.items():
         if now.status == "fail" or (now.status == "unknown" and now.gating):
             how = "new" if now.status == "fail" else "unclear"

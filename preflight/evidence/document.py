@@ -56,12 +56,12 @@ STATUSES = {
 }
 
 
-#: How a reason starts that needs a subject: ``cmd:lspci`` *did not end within its time limit*.
+#: How a reason starts if it needs a subject: ``cmd:lspci`` *did not end within its time limit*.
 _VERBS = ("cannot ", "contains ", "could ", "did ", "does ", "failed", "has ", "holds ", "is ", "lists ", "was ")
 
 
 def with_subject(subject: str, reason: str) -> str:
-    """Give a reason its subject, with a colon unless it starts with a verb."""
+    """Put a subject before a reason; a colon follows unless a verb does."""
     return f"{subject} {reason}" if reason.startswith(_VERBS) else f"{subject}: {reason}"
 
 
@@ -103,7 +103,7 @@ class Record:
     def hangs(self) -> bool:
         """Whether a command did not end in its own time, or could not be killed.
 
-        One that the deadline of the run ended may only have started late.
+        A command that the run's deadline ended may just have started late.
         """
         own_time = self.status in ("timeout", "abandoned") and not self.why.startswith("the run's deadline")
         return own_time or (self.status == "abandoned" and "was not ended by SIGKILL" in self.why)

@@ -107,7 +107,7 @@ def check(text: str, start: int = 0, most: int = PART) -> None:
 def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) -> Any:
     """Decode the only item of a list, and remove it from the list.
 
-    The text and the values are in memory at the same time; this way, the bytes need not be.
+    Text and values are in memory at the same time; emptying the list frees the bytes.
     """
     if (needed := held + memory(taken[0], most - held)) > most:
         raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; the limit for a document is {most >> 20}")
@@ -156,7 +156,7 @@ def _weight(counts: list[int], names: int) -> int:
 
 
 def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list[int], int]:
-    """Count the marks outside strings, and the bytes of the strings.
+    """Count each of ``_MARKS`` outside strings, and the bytes of the strings.
 
     Counting stops above ``enough``.
     """

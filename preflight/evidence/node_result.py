@@ -1,7 +1,7 @@
 """The document of a node that judged itself: verdict and compressed evidence.
 
-Every command that reads evidence accepts it; the verdict is for ``preflight.judge.node_verdict``. A node that a run
-lets judge itself may send only the records that a report quotes; such a document is never saved.
+Every command that reads evidence accepts it; the verdict is for ``preflight.judge.node_verdict``. In a run with
+``--judge-on-nodes``, a node may send only the records that a report quotes; such a document is never saved.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dump(node: str, verdict: Mapping[str, Any], evidence: str, complete: bool = 
 
 
 def unpacked(document: Mapping[str, Any]) -> Any:
-    """Return the evidence document in it, decoded; raises ValueError."""
+    """Return the decoded evidence document of a result; raises ValueError."""
     needed = "schema", "node", "evidence"
     if wrong := find_error({name: document[name] for name in needed if name in document}, "node-result-1", needed):
         raise ValueError(wrong)

@@ -47,7 +47,7 @@ def read(path: str | Path) -> Any:
 def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]:
     """Yield a report as JSON text, in pieces.
 
-    A report on ten thousand nodes has hundreds of megabytes.
+    A report on ten thousand nodes takes hundreds of megabytes.
     """
     pieces: list[str] = []
     size = 0
@@ -155,7 +155,7 @@ class _Window:
                 return value
 
     def _more(self) -> bool:
-        """Drop what was read, and read as much again as remains; False at the end.
+        """Drop what was read, and at least double the unread text; False at the end.
 
         Raises DocumentTooLarge.
         """
@@ -175,7 +175,7 @@ class _Window:
 
 
 class _Held:
-    """A store of values, each only once, limited to a number of bytes."""
+    """A store that holds each value only once, within a limit in bytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most

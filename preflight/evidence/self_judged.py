@@ -1,4 +1,4 @@
-"""The answer of a node that a run lets judge itself."""
+"""The answer of a node that judged itself during a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SelfJudged:
             return no_answer(self.node, "read", str(error), "")
 
     def read(self) -> Evidence:
-        """Return the evidence; without an answer if it was not sent completely."""
+        """Return the evidence; it has no answer if only a part was sent."""
         return self.quoted() if self.complete else no_answer(self.node, "read", _NOT_SENT, "")
 
 

@@ -1,7 +1,7 @@
 """The part of a cluster file by which one node is judged.
 
-It has the node's class, without the names of its nodes, and the checks that are off. Waivers, with their owners, and
-everything about other nodes, switches and jobs is left out.
+It has the node's class, without the names of its nodes, and the checks that are off. Waivers and their owners, and
+everything about other nodes, switches and jobs, are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from preflight.expectations.toml_line_numbers import decoded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Keys of a class that are for its nodes together.
+#: Keys of a class that apply to its nodes as a group.
 _OF_ALL = ("nodes", "baseline")
 
 

@@ -70,7 +70,7 @@ def lines(value: Any) -> str | Alternatives:
 
 
 def words(value: Any) -> str:
-    """Accept words on one line; return them separated by single blanks."""
+    """Accept words on one line; return them separated by single spaces."""
     return " ".join(line(value).split())
 
 
@@ -103,7 +103,7 @@ def lines_by(name: Kind, kind: Kind) -> Kind:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Accept a text or a list of texts, none of them empty; return a tuple."""
+    """Accept a string or a list of strings, none of them empty; return a tuple."""
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ValueError('takes a list of texts: ["one", "two"]')

@@ -85,7 +85,7 @@ class Site:
         return self._expected("ports", "rate_gbps", self.part.compute_rate_gbps if self.part else None)
 
     def rate_of_each(self, ports: int, gpus: int) -> Expected:
-        """Return the rate of each port, in Gb/s, on a node with a number of ports.
+        """Return the expected rate of each port, in Gb/s, for this many ports and GPUs.
 
         The catalogue's rate is for one GPU. If each GPU has several ports, they share it.
         """

@@ -72,7 +72,7 @@ class GpuSettings:
 
 @dataclass(frozen=True)
 class DeclaredMount:
-    """A required mount, and what its file system must fulfil."""
+    """A required mount, and the requirements on its file system."""
 
     type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
     read_write: bool | None = schema.key(schema.boolean, "whether it must be writable; false if it must be read-only")

@@ -149,7 +149,7 @@ class RoutingTable:
     rows: tuple[tuple[str, ipaddress.IPv4Network, int], ...]
 
     def to(self, address: ipaddress.IPv4Address, shortest: int = 0) -> tuple[str, ...]:
-        """Return the interfaces to an address: longest prefix, then smallest metric.
+        """Return the interfaces towards an address: longest prefix, then lowest metric.
 
         ``shortest`` is the minimum prefix length: 1 excludes default routes.
         """

@@ -1,4 +1,4 @@
-"""Container image of a node's software, if any."""
+"""The container image that the collector ran in, if any."""
 
 from __future__ import annotations
 

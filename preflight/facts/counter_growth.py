@@ -170,7 +170,7 @@ def sources_of(port: Port) -> tuple[str, ...]:
 def totals(evidence: Evidence, port: Port) -> dict[str, int]:
     """Return a port's counters at the first reading, in their units.
 
-    Sources without an answer are left out, and waits at their maximum: they no longer count.
+    Sources without an answer are left out, and so are wait counters at their maximum, where they stop.
     """
     numbers: dict[str, int] = {}
     for source in sources_of(port):

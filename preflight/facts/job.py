@@ -357,7 +357,7 @@ class RunFacts:
 
     @cached_property
     def activity(self) -> dict[str, tuple[GpuActivity, ...]]:
-        """The activity of the GPUs in each log of DCGM's, by record key."""
+        """The activity of the GPUs in each DCGM log, by record key."""
         return self._in_logs("preflight.facts.nvidia.activity", _ACTIVITY)
 
     def _in_logs(self, parser: str, hints: Sequence[str]) -> dict[str, Any]:

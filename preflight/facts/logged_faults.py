@@ -1,4 +1,4 @@
-"""Faults of a node in a log: the check of the same fault, and the GPU of the rank."""
+"""Node faults that a log reports: the check for each, and the rank's GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CUDA = "cuda"
 
 
 def check_of(failure: Failure) -> str:
-    """Return the id of the check of the same fault on a node; empty if there is none."""
+    """Return the id of the check that finds the same fault on a node; may be empty."""
     if check := next((signature.check for signature in by_id([failure.id])), ""):
         return check
     if failure.layer != _CUDA:

@@ -64,7 +64,7 @@ def vote(reported: Iterable[tuple[str, str]]) -> Vote:
 
 
 def near(numbers: Mapping[str, float], tolerance: float) -> dict[str, float]:
-    """Replace each group of close numbers by its median: node -> number.
+    """Replace each group of close numbers with its median: node -> number.
 
     ``tolerance`` is the relative distance from the group's first number in ascending order.
     """

@@ -1,4 +1,4 @@
-"""Firmware of RDMA NICs by board type (PSID), within which it can be compared."""
+"""Firmware of RDMA NICs by board type (PSID), the scope of comparisons."""
 
 from __future__ import annotations
 

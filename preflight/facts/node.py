@@ -242,8 +242,8 @@ class NodeFacts:
     def own_gpus(self) -> tuple[PciDevice, ...]:
         """The GPUs on the bus that the collector's process may use.
 
-        Without a restriction, these are all GPUs. Raises EvidenceError for one of several ranks whose own GPU is
-        unknown, because its CPUs are those of one GPU.
+        Without a restriction, these are all GPUs. Raises EvidenceError if the process is one of several ranks and its
+        own GPU is unknown: a rank's CPUs are bound to its own GPU, so the other GPUs must not be judged by them.
         """
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None:

@@ -53,7 +53,7 @@ def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Read
 
 
 def _of_tool(netdev: str, what: str, take: Callable[[PortQos], T | None]) -> tuple[str, Callable[[str], T]]:
-    """Return mlnx_qos as a source of one of its values; errors name it ``what``."""
+    """Return the key and parser of one value of mlnx_qos; errors call it ``what``."""
 
     def parse(text: str) -> T:
         if (found := take(mlnx_qos.parse_record(text))) is None:

@@ -31,7 +31,7 @@ _USUAL = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64
 class SharpPlugin:
     """The files of NCCL's SHARP plug-in."""
 
-    plugins: tuple[Library, ...]  # libnccl-net*.so in a folder of SHARP's
+    plugins: tuple[Library, ...]  # libnccl-net*.so in one of SHARP's folders
     others: tuple[Library, ...]  # libnccl-net*.so elsewhere: of unknown origin
     libraries: tuple[Library, ...]  # libsharp_coll.so.*
 

@@ -19,7 +19,7 @@ _RECURRING, _AT_IT, _COMPLETE = 3, 0.6, 0.7
 _DRIFT_STEPS, _DRIFT, _ERRORS, _TOLERATED = 20, 0.05, 4.0, 3.0
 #: Maximum number of leading steps that may be slow, while kernels are compiled and chosen.
 _WARM_UP = 10
-#: Programs that count the steps of an epoch, so that a number below the last one is usually no restart.
+#: Programs that count steps per epoch: a number below the last one is usually not a restart.
 _BY_EPOCH = ("Lightning", "progress bar", "a program")
 #: Standard error of the median of normally distributed times, as a factor of the mean's.
 _MEDIAN_ERROR = 1.25
@@ -55,7 +55,7 @@ class Drift:
 def restarts(log: TrainingLog) -> list[TrainingStep]:
     """Return the first step after each restart.
 
-    Its number is below that of the step before. In programs that count the steps of an epoch, it must also be above
+    Its number is below that of the step before. In programs that count steps per epoch, it must also be above
     that of the log's first step.
     """
     numbered = [(step.step, step) for step in log.steps if step.step is not None]
@@ -70,7 +70,7 @@ def warmed_up(log: TrainingLog) -> list[TrainingStep]:
 
 
 def timed(steps: Sequence[TrainingStep]) -> list[TimedStep]:
-    """Return the steps with their times; if ranks repeat a step, the slowest of them.
+    """Return the steps with their times; if several ranks log a step, the slowest.
 
     Without times, the inverse of the throughput is used.
     """

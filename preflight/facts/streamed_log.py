@@ -21,8 +21,8 @@ from preflight.textprep.line_source import CHUNK, opened, peeked
 PICKLE = 64 << 20
 #: Maximum bytes of a dump that are searched for a passage to quote.
 _EXCERPTED = 16 << 20
-#: Maximum bytes searched at the start of a trace, or of a long log, for a passage to quote; the events of a trace have
-#: none, and of a long log only selected lines are stored.
+#: Maximum bytes searched for a passage to quote at the start of a trace, whose events have none, or of a long log, of
+#: which only selected lines are stored.
 _BEGINNING = 4096
 
 

@@ -27,7 +27,7 @@ NETNS = "file:/sys/module/ib_core/parameters/netns_mode"
 
 @dataclass(frozen=True)
 class Cpu:
-    """The first CPU; a server has only one model."""
+    """The first CPU; all CPUs of a server are the same model."""
 
     model: str
     microcode: str  # empty: not reported by the architecture or the hypervisor

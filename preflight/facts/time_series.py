@@ -72,10 +72,10 @@ def since_reset(series: TimeSeries) -> TimeSeries:
 
 
 def ratio(counter: TimeSeries, of: TimeSeries, least: float) -> TimeSeries:
-    """Return the growth of one counter per growth of another, run by run.
+    """Return the ratio of one counter's growth to another's, run by run.
 
-    Only runs that read both count; runs between which the other grew by less than ``least`` are taken together. A
-    counter that decreased was reset: its interval is left out.
+    Runs that lack one of the counters are ignored. Intervals in which the other counter grew by less than ``least``
+    are merged. A counter that decreased was reset: that interval is left out.
     """
     base = dict(zip(of.times, of.values, strict=True))
     both = [(at, value, base[at]) for at, value in zip(counter.times, counter.values, strict=True) if at in base]

@@ -27,7 +27,7 @@ class Library:
     """One file of a shared library, or a link to one."""
 
     path: str
-    size_bytes: int  # of a link: of the link itself
+    size_bytes: int  # for a link, the size of the link itself
     target: str  # target of a link; empty for a file
 
     @property

@@ -166,7 +166,7 @@ def _name(number: int) -> str:
 
 
 def _noted(number: int, frame: object) -> None:
-    """Do nothing: the signal number has been written to the other thread."""
+    """Do nothing: Python has already written the signal number to the other thread."""
 
 
 def _leave(status: int) -> None:

@@ -251,7 +251,7 @@ class HistoryStore:
     # Reading
 
     def runs(self, before: str | None = None, since: str = "") -> list[RecordedRun]:
-        """Return the runs since ``since`` and before a time, the newest first."""
+        """Return the runs at or after ``since`` and before ``before``, newest first."""
         rows = self._select(
             "run", "SELECT id, at, command, version, exit_status, checks, record FROM run"
             " WHERE (? IS NULL OR at < ?) AND at >= ? ORDER BY at DESC, id DESC",

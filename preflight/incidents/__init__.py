@@ -2,7 +2,7 @@
 
 ``faults`` finds the cause of each finding in the relations that checks declare; ``groups`` joins similar faults, by
 their ``places``; ``document`` describes a group. The modules know the findings of a report and the parts of its nodes;
-they do not read evidence, judge or render. Incidents change neither the statuses nor the verdict and the exit status.
+they do not read evidence, judge or render. Incidents never change a status, the verdict or the exit status.
 ``judge`` adds the incidents to the report; ``reports`` and ``commands`` show them.
 """
 

@@ -37,9 +37,9 @@ class Cabling:
     def leaf(self, node: Parts, subject: str) -> str:
         """Infer the leaf of a port that has no LLDP neighbour; empty if unknown.
 
-        Peers are nodes whose other ports are on the same leaves: at least half of them, if more ports of the peer are
-        down, and none on another leaf. If no peer shows the leaf, and at least three other ports are all on one leaf,
-        this port is assumed to be there as well.
+        It is the leaf of the same port on peers, which are nodes with the same cabling: none of their other ports is on
+        a different leaf, and at least half of them are known. If no peer shows the leaf, and at least three other ports
+        of the node are all on one leaf, this port is assumed to be there as well.
         """
         mine, names = node.leaves, node.of_subject(subject)
         if not mine:
@@ -71,6 +71,6 @@ def pods_of(nodes: Iterable[Parts]) -> dict[str, str]:
 
 
 def _agree(mine: Plan, plan: Plan) -> bool:
-    """Return whether at least half of a node's ports are on the leaves of a plan."""
+    """Return whether a plan has at least half of a node's ports, on the same leaves."""
     shared = mine.keys() & plan.keys()
     return 2 * len(shared) >= len(mine) and all(mine[device] == plan[device] for device in shared)

@@ -101,7 +101,7 @@ def _share(reading: object, expected: object, figure: re.Pattern[str]) -> Iterat
 
 
 def _without(finding: Document) -> str:
-    """Return the operation for which a GPU has no link or clock left; may be empty."""
+    """Return the operation whose links or clock a GPU has lost entirely; may be empty."""
     figure, what = _OF_GPUS.get(finding["check"], (None, ""))
     reading = figure.search(str(finding["found"] or "")) if figure else None
     return what if reading and not float(reading[1]) else ""

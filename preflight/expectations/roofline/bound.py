@@ -49,7 +49,7 @@ def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVer
 
 
 def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
-    """Return text on the feature that a bus bandwidth proves in use; empty if none."""
+    """Describe the feature that a bus bandwidth proves to be in use; may be empty."""
     if roof.collective != "all_reduce":
         return ""
     plain = roofline(roof.collective, replace(machine, nvls=False), roof.nodes)

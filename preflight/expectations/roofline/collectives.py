@@ -30,7 +30,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Constraint:
-    """One constraint, with the busbw that it allows if it alone limits."""
+    """One constraint, with the busbw that is possible if it is the only one."""
 
     name: str
     line: float  # line rate, GB/s
@@ -40,7 +40,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The bus bandwidth that a collective can reach on a number of ranks."""
+    """The bus bandwidth that a collective can reach on some ranks."""
 
     collective: str
     ranks: int
@@ -61,7 +61,7 @@ class Roofline:
 
 
 def roofline(collective: str, machine: RooflineMachine, nodes: int) -> Roofline | None:
-    """Return the roofline of a collective on a number of nodes.
+    """Return the roofline of a collective on this many nodes.
 
     It is None if the collective has no model, or if it needs NICs that are unknown.
     """

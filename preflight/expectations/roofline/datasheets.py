@@ -43,7 +43,7 @@ def memory_gib(gpu: GpuModel) -> float | None:
 def memory_bandwidth(gpu: GpuModel, gib: float | None = None) -> float | None:
     """Return the bytes/s of a model's memory; None if unknown.
 
-    ``gib`` is the size of the memory, which decides for a model that is sold with several kinds.
+    ``gib`` is the size of the memory; it identifies the kind if a model is sold with several.
     """
     kinds = _BY_SIZE.get(gpu.name)
     return _MEMORY_BANDWIDTH.get(gpu.name) if kinds is None else kinds.get(gib or 0)

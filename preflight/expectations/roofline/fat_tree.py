@@ -29,7 +29,7 @@ class Level:
 
     @property
     def binds(self) -> str:
-        """Which limits the bandwidth: links, switches, or both equally."""
+        """What limits the bandwidth: links, switches, or both equally."""
         if self.switches is None or self.links < self.switches:
             return "links"
         return "links and switches" if self.links == self.switches else "switches"

@@ -80,9 +80,9 @@ class RooflineMachine:
         return self.nics * self.nic if self.nics is not None and self.nic is not None else None
 
     def reduces_in_switch(self, ranks: int) -> bool:
-        """Return whether NCCL reduces in NVSwitches with a number of ranks.
+        """Return whether NCCL reduces in NVSwitches with this many ranks.
 
-        It does so on Hopper from 5 GPUs and on Blackwell from 6, as measured with NCCL 2.2x.
+        It does so with at least 5 GPUs on Hopper and 6 on Blackwell, as measured with NCCL 2.2x.
         """
         if self.nvls is False or not self.nvswitch:
             return False

@@ -22,7 +22,7 @@ class Slow:
 
 
 def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
-    """Return the links slower than most of their kind, or in a single lane.
+    """Return the links that are slower than most of their kind, or run on one lane.
 
     Links of different kinds of HCAs are not compared: a storage server's HDR port next to NDR ports is normal. A
     majority is determined as for nodes (``majority.is_majority``). A link in the reference is compared with its own
@@ -49,9 +49,9 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
 
 
 def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
-    """Return links of kinds with several speeds, the fastest without a majority.
+    """Return the links of kinds whose intended speed is unknown.
 
-    The intended speed is unknown. Links that are in the reference are left out.
+    The links of such a kind have several speeds, and the fastest has no majority. Links in the reference are left out.
     """
     due = _by_ends(reference)
     found: list[FabricLink] = []

@@ -96,7 +96,8 @@ def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
 def name_groups(connected: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return the name of each node's group of switches.
 
-    A node on only some of the switches of exactly one group belongs to it: a port is down, or a neighbour is silent.
+    A node on only some of the switches of exactly one group belongs to it: a port may be down, or a
+    neighbour silent.
     """
     switches = {node: frozenset(own) for node, own in connected.items() if own}
     sets = set(switches.values())

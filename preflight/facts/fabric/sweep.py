@@ -81,9 +81,9 @@ class FabricFacts:
 
     @cached_property
     def window(self) -> tuple[ibqueryerrors.Errors, ibqueryerrors.Errors, float] | None:
-        """The counters at both ends of a window, and its hours.
+        """The counters at both ends of a window, and its length in hours.
 
-        None if they were read once. Raises EvidenceError.
+        None if they were read only once. Raises EvidenceError.
         """
         if self.evidence.complete_record(self.errors_key).again is None:
             return None

@@ -1,4 +1,4 @@
-"""Decision on the cause: symptoms name suspects, which evidence confirms or not."""
+"""Decision on the cause: symptoms suggest suspects, and evidence confirms one."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 def _selected(node: NodeFacts, host: HostStatements) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the selected devices, and those of them with an active port.
 
-    Without an active port, these are all.
+    If none has an active port, both are the same.
     """
     ports: list[Port] = []
     with suppress(EvidenceError):
@@ -139,7 +139,7 @@ def _selected(node: NodeFacts, host: HostStatements) -> tuple[tuple[str, ...], t
 
 
 def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Determine from ibv_devinfo, which needs the verbs library, whether it exists."""
+    """Look for the verbs library in the result of ibv_devinfo, which needs it."""
     record = node.evidence.record(_DEVINFO)
     if not record.ok:
         return SILENT

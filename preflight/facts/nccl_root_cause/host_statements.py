@@ -51,7 +51,7 @@ class HostStatements:
 
 
 def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
-    """Return host -> statements, in order; only None if the log names no host."""
+    """Return host -> statements, in order; the key is None if the log names no host."""
     ways: dict[str | None, dict[str, None]] = {}
     counts: dict[str | None, list[int]] = {}
     for entry in log.by_host:

@@ -165,7 +165,7 @@ class _Reader:
         return self(key, inside) / 1000
 
     def text(self, key: str) -> str:
-        """Return a text that is not empty; raises ValueError."""
+        """Return a non-empty string; raises ValueError."""
         value = self.raw(key)
         if not isinstance(value, str) or not value:
             raise ValueError(f"{key} is {str(value)[:60]!r}, not a text")

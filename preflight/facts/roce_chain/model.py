@@ -130,7 +130,7 @@ class Place:
 
     @cached_property
     def slaves(self) -> tuple[str, ...]:
-        """The interfaces of a bond, each with its own quality of service, or none."""
+        """The interfaces of a bond, each with its own QoS settings; empty if not a bond."""
         key = f"file:{interfaces.ROOT}/{self.netdev}/bonding/slaves"
         if key not in self.evidence or not self.evidence.exists(key):
             return ()

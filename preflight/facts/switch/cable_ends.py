@@ -76,7 +76,7 @@ class Traffic:
 
 
 def traffic(net: Ethernet, end: CableEnd) -> Traffic | None:
-    """Return what an end counted; None if it was not read twice, or reset."""
+    """Return what an end counted; None if it was not read twice, or was reset."""
     if not end.is_switch:
         return _host_traffic(net, end)
     switch = net.by_name[end.device]
@@ -98,7 +98,7 @@ def traffic(net: Ethernet, end: CableEnd) -> Traffic | None:
 def _host_traffic(net: Ethernet, end: CableEnd) -> Traffic | None:
     """Return what a host counted at its physical port.
 
-    ``port_xmit_data`` of a RoCE port counts RDMA traffic alone: at least so much was sent.
+    ``port_xmit_data`` of a RoCE port counts RDMA traffic alone, so it is a lower bound on what was sent.
     """
     counted, host = grown(net, end), net.host(end)
     if counted is None or host is None or not counted.seconds:
@@ -116,7 +116,7 @@ def _host_traffic(net: Ethernet, end: CableEnd) -> Traffic | None:
 
 
 def apart_s(near: Traffic, far: Traffic) -> float | None:
-    """Return the most seconds that only one of two windows covers; None if unknown."""
+    """Return the maximum seconds that only one of two windows covers, or None."""
     if near.began is None or far.began is None:
         return None
     starts = [abs(a - b) for a in near.began for b in far.began]

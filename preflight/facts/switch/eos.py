@@ -141,7 +141,7 @@ def _counters(interfaces: Any, phys: Any) -> Counters:
 def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounters:
     """Return the counters of a port.
 
-    Codewords are summed over all of its chips on the side of the cable.
+    Codewords are summed over all of its chips on the cable side.
     """
     fec = [
         _object(chip, "fec")

@@ -60,7 +60,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
     heard = answers.table("lldp", "neighbours")
     modules = answers.table("optics", "interfaces")
     rows = answers.table("ports", "interfaces")
-    ports = {  # also those that `show interface` lacks, as in an answer that was cut
+    ports = {  # `show interface` may lack some, for example if its output was truncated
         name: _port(name, as_object(rows.get(name)), heard.get(name), model)
         for name in sorted({*rows, *heard, *modules})
     }
@@ -99,7 +99,7 @@ def _heard(neighbours: Any) -> Heard | None:
 def _optics(lanes: Any) -> Optics:
     """Return a module, with the temperature and thresholds of its first lanes.
 
-    A lane may lack them. Thresholds that are not in order are not those of this module: its table has other columns.
+    A lane may have neither. Thresholds that are not in ascending order are dropped: the table has other columns.
     """
     rows = [as_object(lane) for lane in lanes] if isinstance(lanes, list) else []
     shown = {key: value for row in reversed(rows) for key, value in row.items() if value is not None}

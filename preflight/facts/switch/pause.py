@@ -126,7 +126,10 @@ def all_known(net: Ethernet, switch: SwitchFacts) -> bool:
 
 
 def _counted_beyond(net: Ethernet, far: CableEnd | None) -> bool:
-    """Return whether a device counts the pauses that it sent."""
+    """Return whether a device counts the pauses that it sent.
+
+    A switch that counts received pauses counts sent ones as well.
+    """
     if far is None:
         return False
     if far.is_switch:

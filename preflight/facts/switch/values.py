@@ -11,12 +11,12 @@ from typing import Any
 
 
 def as_object(value: Any) -> Mapping[str, Any]:
-    """Return an object, or an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_text(value: Any) -> str:
-    """Return a text, or an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 

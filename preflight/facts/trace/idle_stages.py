@@ -1,9 +1,10 @@
 """Idle time of a pipeline's stages that holds up other stages.
 
-If the CPU of a stage launches its kernels late, its GPU is idle, and it sends its next messages late. A receiver that
-waits for such a message would wait less by the idle time since the stage last waited itself, but not by more than a
-message that the stage received meanwhile was ready before. A wait in a collective does not count as far as the stage
-had delayed its peers there before: without its idle time, they would have been earlier as well. Times are in
+If the CPU of a stage launches its kernels late, its GPU is idle, and it sends its next messages late. A message is late
+by the idle time since the stage itself last waited: a wait absorbs earlier idle time. If the stage received a message
+meanwhile, the lateness is at most the time for which that message had been ready when the stage began to receive it:
+without its idle time, the stage would have waited for it. After a wait in a collective, the lateness with which the
+stage had delayed its peers there before remains: without it, they would have been earlier as well. Times are in
 microseconds.
 """
 
@@ -25,7 +26,7 @@ _BySteps = Mapping[int, float]
 def held_up(
     ranks: Mapping[int, RankTrace], stages: Sequence[int], waits: Waits, steps: Sequence[int]
 ) -> dict[int, list[float]]:
-    """Return how long each stage holds up others in each step, unlike its peers."""
+    """Return how long each stage holds up others in each step, beyond its peers."""
     idle, held = {}, {}
     for rank in stages:
         idle[rank], held[rank] = _idle(ranks[rank], waits, steps)

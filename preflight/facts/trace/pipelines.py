@@ -14,7 +14,7 @@ from preflight.parsers.torch.collective_calls import CallKey
 
 @dataclass(frozen=True)
 class Bubble:
-    """The share of the steps that the stages of a pipeline wait for each other."""
+    """The share of step time for which the stages of a pipeline wait for each other."""
 
     ranks: tuple[int, ...]
     share: float  # mean over the stages

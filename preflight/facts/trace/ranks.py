@@ -39,7 +39,7 @@ def rank_in(name: str) -> int | None:
 
 
 def distinct(traces: Iterable[RankTrace]) -> tuple[dict[int, RankTrace], list[str]]:
-    """Return traces by rank, and the record keys of further traces of a rank."""
+    """Return one trace per rank, and the record keys of repeated ones."""
     by_rank: dict[int, RankTrace] = {}
     repeated: list[str] = []
     for trace in traces:

@@ -1,7 +1,8 @@
 """The longest step of a job across its ranks, on one clock, as data for a picture.
 
 Each rank is one row of a fixed number of parts. A part has the shares of computation, exposed transfer, exposed waiting
-and exposed copies; the rest is an idle GPU. Without the traces of all ranks, transfer and waiting are one share.
+and exposed copies; for the remainder, the GPU is idle. Without the traces of all ranks, transfer and waiting are one
+share.
 """
 
 from __future__ import annotations

@@ -55,13 +55,13 @@ class GroupOfRanks(NamedTuple):
 
 
 class Messages:
-    """Messages of a rank on one side: an instant of each, and a length of time."""
+    """Pairs of an instant and a length of time: messages, or last arrivals."""
 
     def __init__(self) -> None:
         self._instants, self._lengths = array("d"), array("d")
 
     def add(self, instant: float, length: float) -> None:
-        """Add a message."""
+        """Add a pair."""
         self._instants.append(instant)
         self._lengths.append(length)
 
@@ -246,13 +246,20 @@ class _Delays:
         return {-1 - other: moved for other, moved in self._since(group) if other != group}
 
     def transfer(self, group: int, amount: float, held_up: float) -> None:
-        """Record an exposed transfer; ``held_up`` is the fraction of waits that delayed."""
+        """Record an exposed transfer in a group.
+
+        ``held_up`` is the minimum fraction of the members' waits that delayed them. So much of the earlier transfers no
+        longer delays the rank in this group.
+        """
         self._transfers[group] += amount
         left = {other: (1 - held_up) * moved for other, moved in self._since(group)}
         self._before[group] = {other: moved - left[other] for other, moved in self._transfers.items()}
 
     def _since(self, group: int) -> Iterator[tuple[int, float]]:
-        """Yield transfers by group, without those of earlier steps than the previous one."""
+        """Yield transfers by group, as far as they still delay the rank in ``group``.
+
+        Transfers before the previous step are left out.
+        """
         before, earlier = self._before.get(group, {}), self._earlier
         for other, moved in self._transfers.items():
             yield other, moved - max(before.get(other, 0.0), earlier.get(other, 0.0))

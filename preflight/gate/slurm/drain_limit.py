@@ -41,7 +41,7 @@ def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
 
 
 def limit(number: int, settings: Settings) -> int:
-    """Return how many of this number of nodes may be drained within the window."""
+    """Return how many of ``number`` nodes may be drained within the window."""
     return min(max(1, int(number * settings.share)), settings.most)
 
 

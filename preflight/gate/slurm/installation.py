@@ -1,7 +1,7 @@
 """Files of the hooks, in the folder that slurm.conf names.
 
 They are written from package data; only files written by preflight are replaced or removed. Such a file ends in a line
-with the checksum of the rest. A file without this line, or edited since, is left alone.
+with the checksum of all lines above it. A file without this line, or edited since, is left alone.
 """
 
 from __future__ import annotations
