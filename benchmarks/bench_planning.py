@@ -1,7 +1,7 @@
 """Cost of planning a campaign of 10,000 nodes, and of explaining all pairs of 512.
 
-``python -m benchmarks.bench_planning`` from the top of the repository. It exits with 1 if a cost is above its limit, or
-if other parts than the faulty ones are named.
+Run ``python -m benchmarks.bench_planning`` from the top of the repository. It exits with 1 if a cost is above its
+limit, or if other parts than the faulty ones are named.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The overhead of `preflight bench` per round: everything but the launched benchmark.
 
-``python -m benchmarks.bench_rounds --nodes 64`` as root, from the top of the repository. The nodes are real sshds on
-loopback addresses; ``mpirun`` is a script that prints a result at once. One node is slow, so that three rounds run.
+Run ``python -m benchmarks.bench_rounds --nodes 64`` as root, from the top of the repository. The nodes are real sshds
+on loopback addresses; ``mpirun`` is a script that prints a result at once. One node is slow, so that three rounds run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A fleet that judges itself: ``python -m benchmarks.judge_on_nodes --nodes 10000``.
 
-``check --via srun --judge-on-nodes`` runs against an ``srun`` that is played: it prints the answers of nodes that were
-judged before, in srun's form. The nodes are those of ``judge_scale``; beyond ``--distinct``, healthy ones are repeated
-with other names and identifiers. The benchmark measures the CPU time of the controller without that of the played
-tools, the memory (PSS) of all its processes, the bytes that it receives, and the wall time. With ``--central``, the
-same nodes send their evidence instead, and are judged by the controller.
+``check --via srun --judge-on-nodes`` runs against a fake ``srun``, which prints the answers of nodes that were judged
+before, in srun's form. The nodes are those of ``judge_scale``; beyond ``--distinct``, healthy ones are repeated with
+other names and identifiers. The benchmark measures the CPU time of the controller without that of the fake tools, the
+memory (PSS) of all its processes, the bytes that it receives, and the wall time. With ``--central``, the same nodes
+send their evidence instead, and are judged by the controller.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _children_s() -> float:
 
 
 def _sample(pid: int, peaks: list[int], over: threading.Event) -> None:
-    """Sample the memory of the controller, without the played tools, five times a second."""
+    """Sample the controller's memory, without the fake tools, five times a second."""
     while not over.wait(0.2):
         total = 0
         for process in [pid, *_below(pid)]:
@@ -141,7 +141,7 @@ def _sample(pid: int, peaks: list[int], over: threading.Event) -> None:
         peaks.append(total)
 
 
-# --- the played srun -----------------------------------------------------------------------------------
+# --- the fake srun -------------------------------------------------------------------------------------
 
 
 def _nodes(folder: Path, count: int) -> list[tuple[str, Path]]:

@@ -1,6 +1,6 @@
 """Speed of `preflight check --log` and `preflight read`, compared with ``grep -cE``.
 
-``python -m benchmarks.nccl_log --mib 10 50 200 1024 --rounds 3`` from the top of the repository. Each figure is the
+Run ``python -m benchmarks.nccl_log --mib 10 50 200 1024 --rounds 3`` from the top of the repository. Each figure is the
 time of a command as users call it, minus its time on an empty log, which is also printed. The logs are generated in a
 temporary folder (see ``tests/support/nccl_log_generate.py`` and ``tests/support/nccl_log_shapes.py``) and removed
 afterwards; rounds of the commands and of grep alternate. See README.md.

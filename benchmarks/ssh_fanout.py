@@ -1,8 +1,8 @@
 """Our transport compared with clush, pdsh, xargs ssh and ansible, on real sshd.
 
-``python -m benchmarks.ssh_fanout --hosts 200 --rounds 3`` as root, from the top of the repository. All hosts are one
-sshd in a separate network namespace, reached at many loopback addresses. The runs are interleaved; tools that are not
-installed are listed and skipped. See README.md in this folder.
+Run ``python -m benchmarks.ssh_fanout --hosts 200 --rounds 3`` as root, from the top of the repository. All hosts are
+one sshd in a separate network namespace, reached at many loopback addresses. The runs are interleaved; tools that are
+not installed are listed and skipped. See README.md in this folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Start-up cost of preflight, compared with an interpreter that does nothing.
 
-``python -m benchmarks.startup --rounds 21`` from the top of the repository, from the top of the repository; the figures
-in README.md are from a machine without a GPU. The rows are interleaved, and every second round runs in reverse order;
-the medians are printed in milliseconds and as multiples of ``python -c pass``.
+Run ``python -m benchmarks.startup --rounds 21`` from the top of the repository; the figures in README.md are from a
+machine without a GPU. The rows are interleaved, and every second round runs in reverse order; the medians are printed
+in milliseconds and as multiples of ``python -c pass``.
 """
 
 from __future__ import annotations

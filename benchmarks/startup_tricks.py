@@ -1,6 +1,6 @@
 """Gain of each start-up technique: the same run with and without it.
 
-``python -m benchmarks.startup_tricks --rounds 15`` from the top of the repository. Each row runs a command with one
+Run ``python -m benchmarks.startup_tricks --rounds 15`` from the top of the repository. Each row runs a command with one
 technique of ``preflight/_startup`` disabled before anything else is imported. Rounds are interleaved, and every second
 one runs in reverse order; the medians of wall and CPU time are printed, with their difference from the run with all
 techniques. On a shared machine, CPU time is the reliable figure. docs/startup.md has the latest results.

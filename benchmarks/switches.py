@@ -1,8 +1,8 @@
 """Cost of judging many Ethernet switches.
 
-``python -m benchmarks.switches --switches 64 --ports 512`` from the top of the repository. It writes the documents of
-SONiC switches, with two readings, to a temporary folder and runs ``preflight judge`` on them in a separate process. It
-prints CPU time including start-up, and peak memory. See README.md.
+Run ``python -m benchmarks.switches --switches 64 --ports 512`` from the top of the repository. It writes the documents
+of SONiC switches, with two readings, to a temporary folder and runs ``preflight judge`` on them in a separate process.
+It prints CPU time including start-up, and peak memory. See README.md.
 """
 
 from __future__ import annotations

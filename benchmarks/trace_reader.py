@@ -1,6 +1,6 @@
 """Speed of `preflight trace` on a profile, compared with ``json.load``.
 
-``python -m benchmarks.trace_reader --events 1000000 TRACE...`` from the top of the repository. It generates a long
+Run ``python -m benchmarks.trace_reader --events 1000000 TRACE...`` from the top of the repository. It generates a long
 trace in a temporary folder (``tests/support/training_job.py``), plain and compressed, and measures these and the given
 ones. Each figure is from a separate process: CPU time including start-up, and peak memory. ``--ranks 64`` instead runs
 ``preflight trace`` once on the compressed traces of this many ranks. See README.md.

@@ -1,4 +1,4 @@
-"""Relations of a fault on a node to the same fault in the log of a job."""
+"""Where the log of a job shows the same fault as a check of a node."""
 
 from __future__ import annotations
 

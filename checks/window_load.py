@@ -1,4 +1,4 @@
-"""Limits of the load of ports over a window."""
+"""Limits of port load over a window: under load, and idle."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -
 
 
 def _lost(before: Net, now: Net) -> tuple[FabricLink, ...]:
-    """Return the links of the reference that are missing in the sweep and not moved."""
+    """Return the links of the reference that the sweep lacks and that were not moved."""
     ends = {link.ends for link in now.links}
     rewired = {old.ends for old, _ in difference(before, now).moved}
     return tuple(link for link in before.links if link.ends not in ends and link.ends not in rewired)

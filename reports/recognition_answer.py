@@ -155,8 +155,8 @@ def _next(finding: Mapping[str, Any], kind: str) -> tuple[str, str]:
     """Return the first command in the finding's fix, or the fix's first sentence.
 
     Commands without a placeholder come first. Those that interrupt jobs are left to the finding, and the command that
-    printed this text is not repeated. Only a signature's commands are taken from behind the first sentence: elsewhere,
-    they follow the step that it describes.
+    printed this text is not repeated. Commands after the first sentence are taken only from a signature's fix: in
+    others, they follow the step that this sentence describes.
     """
     fix = one_line(finding.get("fix") or "")
     first = _SENTENCE.split(fix, maxsplit=1)[0]

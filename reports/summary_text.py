@@ -138,7 +138,7 @@ def _place(report: Mapping[str, Any], incident: Mapping[str, Any]) -> tuple[str,
 def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
     """Return up to three gating unknown results, and the number of further ones.
 
-    Those that the deadline of the run prevented are one line.
+    Results that the deadline of the run prevented share one line.
     """
     gating = [finding for finding in findings if finding.get("gating", True)]
     if not gating:

@@ -232,7 +232,7 @@ class _Tally:
 def _statuses(report: Mapping[str, Any], place: str) -> list[str]:
     """Return the statuses of the findings in logs, sweeps or switches.
 
-    Failures that are one incident count once, and not at all if their cause is at another place.
+    Failures that are one incident count once, and not at all if their cause is elsewhere.
     """
     findings = report["findings"]
     here = {
@@ -276,7 +276,7 @@ _OF_SWITCH = re.compile(rf"(?:^|\b)({SWITCH} \([^()]{{1,80}}\))")
 
 
 def bare_nodes(report: Mapping[str, Any]) -> list[str]:
-    """Return nodes with neither GPU nor RDMA NIC that are not declared so."""
+    """Return nodes with neither GPU nor RDMA NIC, unless that is declared."""
     return _strangers(report)[0]
 
 

@@ -146,7 +146,7 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
     """Yield findings for nodes without the expected value.
 
     ``wrong`` maps each of them to its value and the voters' value. Without voters, there is nothing to compare, and the
-    findings are skipped.
+    findings are *skip*.
     """
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for name, (mine, theirs) in wrong.items():

@@ -20,7 +20,7 @@ class Dispute:
     """Rails that a node and some of its peers have on different leaves."""
 
     rails: tuple[tuple[str, str], ...]  # here and there
-    ours: int  # nodes with all of these rails as here
+    ours: int  # nodes with all of these rails on the same leaves
     theirs: int
 
     @property
@@ -30,7 +30,7 @@ class Dispute:
 
     @property
     def is_won(self) -> bool:
-        """Whether a majority has these rails as here."""
+        """Whether a majority has these rails on the same leaves."""
         return self.ours > self.theirs and self.ours >= QUORUM
 
 

@@ -29,7 +29,7 @@ _SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median abs
 
 @dataclass(frozen=True)
 class _Number:
-    """A numeric value of a node, and the deviation from which it is reported."""
+    """A numeric value of a node, and the deviation at which it is reported."""
 
     what: str
     unit: str

@@ -406,7 +406,7 @@ def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
 
 
 def _moved(pairs: Sequence[tuple[str, str]], ports: Mapping[str, str]) -> str:
-    """List the rails on another leaf; two that exchanged leaves are swapped."""
+    """List the rails on another leaf; two rails on each other's leaf are swapped."""
     rails = [(*mine.split("\0", 1), theirs.split("\0")[1]) for mine, theirs in pairs]
     words = "; ".join(
         f"{netdev} is on {leaf} port {ports[netdev]}, its peers' {netdev} on {usual}" for netdev, leaf, usual in rails

@@ -1,4 +1,4 @@
-"""Check of the NVLinks of GPUs, of catalogued parts and of others."""
+"""Check of the NVLinks of GPUs, whether or not their part is in the catalogue."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SUPERCHIPS = ("GH200", "GB200", "GB300")
 
 
 def _slowed() -> Mapping[int, tuple[str, str]]:
-    """Map the event reasons that slow a GPU, worst first, to name and next step."""
+    """Map the event reasons that slow a GPU, worst first, to names and next steps."""
     power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` shows the reason."
     rack = "Check power supplies, PDU and the rack's power cap; the board received a power brake signal."
     return {

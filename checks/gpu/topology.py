@@ -161,7 +161,7 @@ def _mesh(
 
 
 def _alike(pairs: list[tuple[str, str, int]], gpu: str) -> tuple[int, int] | None:
-    """Return the NVLinks of a GPU's pairs and of others; None if they vary."""
+    """Return the NVLinks of a GPU's pairs and of all other pairs; None if they vary."""
     own = {links for *pair, links in pairs if gpu in pair}
     usual = {links for *pair, links in pairs if gpu not in pair}
     return (own.pop(), usual.pop()) if len(own) == len(usual) == 1 else None

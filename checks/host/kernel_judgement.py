@@ -133,7 +133,7 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 def _module_of(checks: Sequence[KernelEvent], errors: Sequence[KernelEvent]) -> str:
-    """Return the memory module with the error that machine checks report, or empty.
+    """Return the memory module whose error all machine checks report; empty if none.
 
     Each machine check must report memory, and be logged at about the time of an error of that module.
     """
@@ -321,7 +321,7 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 def _one_process(tasks: Iterable[str]) -> tuple[str, ...]:
-    """Return the process of tasks such as ``python3:5120``, if it is the same one."""
+    """Return the process of tasks such as ``python3:5120``, if they share one."""
     pids = {task.rpartition(":")[2] for task in tasks}
     return processes(pids) if len(pids) == 1 and all(pids) else ()
 

@@ -103,5 +103,5 @@ def _returned(downs: Sequence[KernelEvent], ups: Mapping[str, Sequence[KernelEve
 
 
 def later(event: KernelEvent, others: Sequence[KernelEvent]) -> bool:
-    """Return whether any of the other events came after an event."""
+    """Return whether any of the other events was logged after an event."""
     return any(other.line > event.line for other in others)

@@ -233,7 +233,7 @@ def _reach(report: Report, point: Point) -> tuple[int, int]:
 
 
 def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
-    """Report which collectives were not measured in a node, or not across nodes."""
+    """Report which collectives were not measured within a node, or not across nodes."""
     inside, above = levels(found)
     lacks = [
         f"{where}: {', '.join(names)}" for where, names in (("within a node", inside), ("across nodes", above)) if names

@@ -49,7 +49,7 @@ def short(report: Report, site: Site) -> str:
 
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:
-    """Return the collectives not measured in a node, and those not across nodes."""
+    """Return the collectives not measured within a node, and those not across nodes."""
     complete = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
     inside = {one.collective for one in complete if one.nnodes == 1}
     above = {one.collective for one in complete if one.nnodes is not None and one.nnodes > 1}

@@ -96,7 +96,7 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _tail(report: Report, size: int, line: int, half: Measurement) -> _Tail | None:
-    """Return the tail of one measurement in a row; None with too few iterations."""
+    """Return the tail of one of a row's measurements; None with too few iterations."""
     times, count = half.iterations, _count(report, half)
     if times is None or count is None or count < fewest_iterations(0.99):
         return None

@@ -83,7 +83,7 @@ def _alike(key: str, report: Report) -> tuple[object, ...]:
 
 
 def _fastest(listed: Sequence[tuple[str, str, Report]]) -> dict[tuple[object, ...], float]:
-    """Return the best bus bandwidth of the same runs."""
+    """Return the best bus bandwidth among the runs of each command."""
     fastest: dict[tuple[object, ...], float] = {}
     for key, _, report in listed:
         if report.complete and (best := report.best()) is not None:
@@ -93,7 +93,7 @@ def _fastest(listed: Sequence[tuple[str, str, Report]]) -> dict[tuple[object, ..
 
 
 def _beside(finding: Finding, name: str, report: Report, fastest: float) -> Finding:
-    """Warn instead of *unknown* if the same run is much faster in this log."""
+    """Warn instead of *unknown* if another run of the command is much faster."""
     best = report.best()
     if finding.status is not Status.UNKNOWN or best is None or not report.complete:
         return finding

@@ -153,7 +153,7 @@ def _versions(run: RunFacts, key: str, ends: Sequence[int]) -> set[int]:
 
 
 def _repeats(setups: Mapping[int, int], steps: int) -> set[int]:
-    """Return the steps after which a process repeats the setups of its start."""
+    """Return the steps after which a process repeats its initial setups."""
     first = setups.get(0, 0)
     again = {after for after, count in setups.items() if after and count >= first}
     return again if first >= RESTARTED and 2 * len(again) <= steps else set()

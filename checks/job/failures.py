@@ -219,7 +219,7 @@ def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
 
 
 def _never_set_up(log: NcclLog, key: str, words: str) -> Finding:
-    """Return *unknown* for a log whose ranks wait for missing ones."""
+    """Return *unknown* for a log in which ranks wait for missing ranks."""
     first = log.missing[0]
     ranks = ", ".join(str(absent.rank) for absent in log.missing[:16]) + (" and more" if log.missing[16:] else "")
     hosts = ", ".join(dict.fromkeys(absent.host for absent in log.missing[:16] if absent.host))

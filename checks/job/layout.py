@@ -276,7 +276,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
-    """Judge the layers of the stages; None if they divide evenly."""
+    """Judge how the layers divide into pipeline stages; None if they fit."""
     stages, virtual = (int(values.get(name) or 1) for name in ("pipeline", "virtual_stages"))
     layers, layout = int(values["layers"]), values.get("stage_layout")
     if layout:
@@ -425,6 +425,6 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _others(job: TrainingJob) -> str:
-    """Return what a framework stores in addition to the tensors."""
+    """Name what a framework stores in addition to the tensors."""
     unfused = "" if job.schedule.framework in FUSED else ", unfused kernels"
     return f"NCCL, workspace{unfused} and fragmentation"

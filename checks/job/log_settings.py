@@ -143,7 +143,7 @@ def _nodes_with(run: RunFacts, log: NcclLog, setting: Setting) -> list[str]:
 
 
 def _same(value: str, logged: str) -> bool:
-    """Return whether NCCL would log ``value`` like this; it logs numbers as parsed."""
+    """Return whether NCCL logs ``value`` as ``logged``; it logs numbers as parsed."""
     return value == logged or (strtoll(value) is not None and strtoll(value) == strtoll(logged))
 
 

@@ -105,7 +105,7 @@ def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[s
 
 
 def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidence: Sequence[str]) -> Finding:
-    """Judge ranks that have launched fewer operations, by one or two queries."""
+    """Judge ranks that have launched fewer operations, based on one or two queries."""
     most = problem.counts[0]
     if not problem.behind:
         return unknown(f"{subject}: NCCL's RAS reports different counts, but those in the text are all {most}",

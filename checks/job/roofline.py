@@ -211,9 +211,9 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _all_reduce(site: Site, built: RooflineMachine, ways: int = 1) -> tuple[float, str]:
-    """Return the bandwidth of an all-reduce over all GPUs, GB/s, and what limits it.
+    """Return the bandwidth of an all-reduce over all GPUs in GB/s, and its limit.
 
-    The array may be sharded over some neighbouring GPUs.
+    The array may be sharded over ``ways`` neighbouring GPUs.
     """
     found = levels(site, built)
     if found:

@@ -176,7 +176,7 @@ def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Find
 
 
 def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
-    """Return the lower bound of the p99 in seconds, if the p99 is late.
+    """Return the lower bound of the p99 in seconds, if it is far above the mean.
 
     None if it is not, or if large caches explain it.
     """
@@ -190,7 +190,7 @@ def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
 
 
 def _decodes_only(metrics: ServingMetrics) -> bool:
-    """Return whether an engine computes no prefill: it takes at most two steps."""
+    """Return whether an engine only decodes: prefill takes at most two steps."""
     prefill, step = metrics.mean("prefill"), metrics.mean("next_token")
     return prefill is not None and step is not None and prefill <= STEPS * step
 

@@ -175,7 +175,7 @@ def _named(label: str, cause: FactorEvidence, effect: str, comparison: Compariso
 
 
 def _rivals(cause: FactorEvidence) -> list[str]:
-    """Return the rivals as text; three or more GPUs of a node are listed as one."""
+    """Name the other possible causes; three or more GPUs of a node are one."""
     gpus = Counter(rival.node for rival in cause.alike if rival.kind == bench.factors.GPU)
     return list(dict.fromkeys(
         f"one of {gpus[rival.node]} GPUs of {rival.node}, or its port"

@@ -158,7 +158,7 @@ def _verb(ranks: str, verb: str) -> str:
 
 
 def _by_host(job: JobTrace) -> Iterator[tuple[list[Straggler], str]]:
-    """Yield stragglers that warn together, with their host if they share one."""
+    """Yield the stragglers of each warning, with their host if they share one."""
     left = list(job.stragglers)
     members: dict[str, list[int]] = {}
     for rank, trace in job.ranks.items():

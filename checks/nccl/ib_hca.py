@@ -252,9 +252,9 @@ def _roles(node: NodeFacts, site: Site, chosen: list[Port], setting: Setting) ->
 def _unlike(
     node: NodeFacts, site: Site, selection: Selection, chosen: list[Port], setting: Setting
 ) -> Iterator[Finding]:
-    """Report GPUs without a selected near NIC, and a bond among single ports.
+    """Report GPUs whose close NICs are not selected, and bonds among single ports.
 
-    Only used if the cluster file declares no compute ports.
+    If the cluster file declares compute ports, ``_roles`` compares the selection with them instead.
     """
     if site.members.ports.compute is not None:
         return

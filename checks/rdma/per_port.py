@@ -146,7 +146,7 @@ def keys(growths: Iterable[Growth]) -> list[str]:
 
 
 def some(names: Sequence[str]) -> str:
-    """List up to three port names; of more, their number and the first three."""
+    """List up to three port names; for more, their number and the first three."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{len(names)} ports ({', '.join(names[:MOST_NAMED])}, …)"

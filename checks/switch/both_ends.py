@@ -166,7 +166,7 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
 
 def _bytes(net: Ethernet, cable: EthernetCable) -> Iterator[tuple[CableEnd, CableEnd, int, float, float]]:
-    """Yield sender, receiver, bytes sent, received, and those that may be missing."""
+    """Yield sender, receiver, bytes sent and received, and bytes that may be missing."""
     near, far = (cable_ends.traffic(net, end) for end in cable.ends)
     speed = cable_ends.speed(net, cable.near) or cable_ends.speed(net, cable.other)
     apart_s = cable_ends.apart_s(near, far) if near and far else None

@@ -141,7 +141,7 @@ def _beyond(optics: Optics, own: range) -> _Wrong | None:
 
 
 def _uneven(optics: Optics, own: range) -> _Wrong | None:
-    """Return a lane that receives much less than the best one, near its own warning.
+    """Return a lane that receives much less than the best, near its warning level.
 
     None if there is no such lane.
     """

@@ -33,9 +33,9 @@ def _hosts(net: Ethernet) -> dict[str, dict[str, str]]:
 
 
 def _rails(net: Ethernet) -> dict[str, str]:
-    """Return the rail of each leaf; empty if it has several.
+    """Return the rail of each leaf; empty for a leaf with several.
 
-    It is the interface of the hosts at most of its ports.
+    The rail is the interface name of the hosts at most of the leaf's ports.
     """
     rails = {}
     for leaf, ports in _hosts(net).items():

@@ -29,7 +29,7 @@ HELD, HELD_LINES = 8 << 20, 20_000
 #: Maximum number of files in a folder; a folder with more is rejected.
 MOST_FILES = 20_000
 
-#: Maximum number of bytes of a text that may be copied from a page, a mail or a log store; a longer text is a file.
+#: Maximum number of bytes of a text that may be copied from a page, an email or a log store; a longer text is a file.
 COPIED = 4 << 20
 
 _FREE_SPACE_FIX = "pass a file, or set TMPDIR to a folder with enough space"

@@ -50,7 +50,7 @@ def _pieces(found: Sequence[TextPart]) -> tuple[int, int]:
 
 
 def _broken(found: Sequence[TextPart]) -> int:
-    """Count the signs of broken output: incomplete parts, and early restarts."""
+    """Count the signs of broken output: incomplete parts, and adjacent ones of a kind."""
     again = sum(one.kind == other.kind and other.first - one.last <= _GAP
                 for one, other in pairwise(found))  # fmt: skip
     return again + sum(not part.taken.complete for part in found)

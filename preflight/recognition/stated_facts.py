@@ -1,4 +1,4 @@
-"""Values that the lines of a part, and those around it, state.
+"""Values stated in the lines of a part and around it.
 
 A message names hosts, ranks, processes and quantities in lines that no typed parser reads.
 """
@@ -51,7 +51,7 @@ def of_text(text: str) -> dict[str, Any]:
 
 
 def _own(part: TextPart, lines: Lines, first: int, end: int) -> list[str]:
-    """Return the first and last lines that are searched for a part."""
+    """Return the lines that are searched for a part: the first and last of its range."""
 
     def wanted(at: int) -> bool:
         line = lines[at]

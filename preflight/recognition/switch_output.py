@@ -36,7 +36,7 @@ _OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash",
 
 
 def read_switch(text: str, source: str) -> list[TextPart]:
-    """Return a text that is one session or dump as a judged part, else nothing."""
+    """Return a session or dump as a judged part; empty for any other text."""
     if sonic_tables.may_be_dump(text):
         return _dump(text, source)
     return _session(text) if any(sign in text for sign in _SIGNS) else []
@@ -67,7 +67,7 @@ def _session(text: str) -> list[TextPart]:
 
 
 def _tables(lines: Lines, unread: Sequence[tuple[int, str]]) -> tuple[list[TextPart], list[tuple[int, str]]]:
-    """Return the unread answers of a session that are tables of ports, and the rest."""
+    """Return the unread answers that are tables of ports, and the other unread ones."""
     kind = next(kind for kind in kinds() if kind.name == TABLE)
     tables: list[TextPart] = []
     rest: list[tuple[int, str]] = []

@@ -101,7 +101,7 @@ def _span(match: re.Match[str], group: str) -> tuple[int, int]:
 
 
 def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> str:
-    """Return a text whose names are replaced with what ``one`` returns.
+    """Return a text with each name replaced by the result of ``one``.
 
     ``spans`` contains the kind, start and end of each name.
     """
@@ -116,7 +116,7 @@ def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> s
 def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
     """Pass the value of a key to ``found`` if it is a name.
 
-    Return its replacement, or the unchanged value. ``ours`` means that it is in a document of preflight.
+    Return its replacement, or the unchanged value. ``ours`` means that the key is in a document of preflight.
     """
     if ours and key in own_output.KEYS:
         return value if " " in value else _name("host", value, found) if not value.startswith("@") else value

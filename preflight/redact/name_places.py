@@ -14,7 +14,7 @@ _LIST = r"[^\W_][\w.,:\[\]-]{0,2000}"
 
 #: Text before and after the two names of a prompt: `jdoe@gpu1:~#`, `[jdoe@gpu1 run]$`, `(base) jdoe@gpu1 ~ %`.
 _PROMPT = r"(?m)^(?:\([\w. -]{1,40}\)[ ]?)?\[?"
-#: The start of a line, or the end of a mail's, a launcher's or a log's prefix.
+#: The start of a line, or the end of an email's, a launcher's or a log's prefix.
 _START = r"(?m)(?:^|(?<=[>|:\]] ))"
 _PROMPTED = r"(?=(?:[: ][^\n$#%>]{0,200})?[$#%>](?:[ \t]|$))"
 #: Exclude words before an @ that are not users, and words after it that are not hosts: `eth0@if12`, `10.0.0.1@o2ib`,

@@ -65,9 +65,10 @@ _MOST_FOLDED = 20_000
 
 
 def _named(of: Mapping[str, Any], key: str) -> str:
-    """Return the key that denotes what a value is: ``name`` beside ``value``, if any.
+    """Return the key that states what a value is.
 
-    A ``name`` beside an ``asn``, or with no other member than ``admin_status``, is that of a BGP neighbour of SONiC.
+    For ``value`` beside a ``name``, it is that name. A ``name`` beside an ``asn``, or with no other member than
+    ``admin_status``, is that of a BGP neighbour of SONiC.
     """
     if key == "name" and ("asn" in of or of.keys() <= {"name", "admin_status"}):
         return "systemname"
@@ -149,7 +150,7 @@ class Redactor:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Process objects that a document shares only once; it must not change meanwhile."""
+        """Process shared objects once; the document must not change meanwhile."""
         self._shared = {}
         try:
             yield
@@ -266,7 +267,7 @@ class Redactor:
         return _PIECE.sub(self._piece, text)
 
     def _in_place(self, kind: str, name: str) -> str:
-        """Replace a name that is also a word of a tool, where its context shows a name."""
+        """Replace a name that only its context identifies: a person's, or a tool's word."""
         if kind == "person":
             return self.names.alias(kind, name)
         if "[" in name:

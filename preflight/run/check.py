@@ -67,7 +67,7 @@ def _why_here(request: RunRequest) -> str:
 
 
 def _judging(request: RunRequest) -> Judging:
-    """Return how nodes judge themselves; some runs need the evidence of all nodes."""
+    """Return how nodes judge themselves; some runs also need all of their evidence."""
     from preflight.judge.code_files import archive
 
     complete = bool(request.logs or request.options.fabric or request.outputs.save)

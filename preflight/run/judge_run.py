@@ -1,4 +1,4 @@
-"""The report of a run: the judge's document, the block ``run`` and the history."""
+"""The report of a run: the judge's document, the ``run`` block and the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block ``run`` of a report: command, time, cluster file."""
+"""The ``run`` block of a report: command, time, cluster file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run_block(command: str, at: float, seconds: float, cluster_file: str) -> dict[str, Any]:
-    """Return the block ``run``.
+    """Return the ``run`` block.
 
     ``at`` is in seconds since 1970 UTC, ``seconds`` the duration of the run.
     """

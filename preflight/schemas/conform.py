@@ -67,7 +67,7 @@ def checker(
 
 @cache
 def _read(schema: str) -> Any:
-    """Return a schema; ``importlib.resources`` is avoided, being slow to import."""
+    """Return a schema, without ``importlib.resources``, which is slow to import."""
     loader: Any = __spec__.loader
     return json.loads(loader.get_data(f"{__file__.rpartition('conform.')[0]}{schema}.json"))
 

@@ -1,1 +1,1 @@
-"""Removal of text that terminals, launchers, mail and web pages add."""
+"""Removal of text that terminals, launchers, email and web pages add."""

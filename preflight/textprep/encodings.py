@@ -171,7 +171,7 @@ def _records(lines: _Lines) -> _Lines | None:
 
 
 def _of_json(line: str) -> str | None:
-    """Return a record's message, or a terminal recording event's text; else None."""
+    """Return a record's message or a recorded terminal output; None for other lines."""
     text = line.strip().rstrip(",")
     if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
         return None

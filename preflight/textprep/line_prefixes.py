@@ -153,9 +153,9 @@ def _uncommented(lines: Lines) -> list[Line]:
 
 
 def _of_kernel(texts: list[str]) -> bool:
-    """Return whether the lines are from the kernel, and lost their time as a prefix.
+    """Return whether the removed prefix was the time of kernel lines.
 
-    If most of them still have a time, the prefix was not the kernel's.
+    If most lines still have a time, it was not.
     """
     if not any(_KERNEL.search(text) for text in texts):
         return False

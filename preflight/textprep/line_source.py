@@ -40,9 +40,9 @@ class Notes(Protocol):
 
 
 def divisible(head: bytes) -> bool:
-    """Return whether a file can be read from any line on.
+    """Return whether reading can start at any line of a file.
 
-    Compressed files and UTF-16 cannot.
+    It cannot in compressed files and UTF-16.
     """
     return _utf16(head) is None and not head.startswith(tuple(magic for magic, _ in _PACKED))
 

@@ -1,4 +1,4 @@
-"""Lines of pasted text, without the marks of terminals, mail and web pages."""
+"""Lines of pasted text, without the marks of terminals, email and web pages."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _unmarked(line: str) -> str:
 
 
 def bare(lines: Lines) -> list[Line]:
-    """Remove mail quotes and comments from lines that have lost launcher prefixes."""
+    """Remove email quotes and comments from lines that have lost launcher prefixes."""
     found = _unquoted(lines)
     return [Line(line.number, _unexplained(line.text)) if _ANNOTATING.search(line.text) else line for line in found]
 
@@ -149,7 +149,7 @@ def _unquoted(lines: Lines) -> list[Line]:
 
 
 def _undoubled(lines: list[Line]) -> list[Line]:
-    """Remove the blank line that a mail or a web page added after every line."""
+    """Remove the blank line that an email or a web page added after every line."""
     if sum(not line.text or line.text.isspace() for line in lines) < _LEAST_DOUBLED - 1:
         return lines  # no blank line need follow the last line
     found: list[Line] = []

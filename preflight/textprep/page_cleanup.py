@@ -1,4 +1,4 @@
-"""Removal of the marks that pages, mails and terminals put around a text.
+"""Removal of the marks that pages, emails and terminals put around a text.
 
 They are HTML elements, frames, quote marks, line numbers and code fences.
 """
@@ -95,7 +95,7 @@ _QUOTED = re.compile(r"\s{0,3}(?:>\s?){1,8}")
 
 
 def quoted(lines: _Lines) -> _Lines | None:
-    """Remove a mail's quote marks, else the common margin; None without either."""
+    """Remove an email's quote marks, else the common margin; None without either."""
     texts = [line for _, line in lines if line.strip()]
     quoted = sum(bool(_QUOTED.match(line)) for line in texts)
     if quoted >= max(_LEAST, _SHARE * len(texts)):
@@ -107,9 +107,9 @@ def quoted(lines: _Lines) -> _Lines | None:
 
 
 def returned(lines: _Lines) -> _Lines | None:
-    """Reduce overwritten lines to their final text, NCCL's messages and progress bars.
+    """Reduce overwritten lines to their final text; None if there are none.
 
-    Return None if no line was overwritten.
+    NCCL's messages and progress bars remain, even if overwritten.
     """
     if not any("\r" in line.rstrip("\r") for _, line in lines):
         return None
@@ -129,7 +129,7 @@ _LEAST_COUNTED = 8
 def counted(lines: _Lines) -> _Lines | None:
     """Remove line numbers that start at 1; None without them.
 
-    Launchers number tasks from 0.
+    Numbers that start at 0 may be the task numbers of a launcher.
     """
     filled = [(number, line) for number, line in lines if line.strip()]
     matches = [_NUMBER.match(line) for _, line in filled]

@@ -48,7 +48,7 @@ def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
             count += 1
             found.append((number, line[0], line[1:]))
         else:
-            # web pages and mails remove trailing blanks
+            # web pages and emails remove trailing blanks
             inside = inside and (fenced or line[:1] in (" ", "\t", "", "\r"))
             found.append((number, " ", line[1:] if inside and line[:1] == " " else line))
     return found if count >= least else None
@@ -70,7 +70,7 @@ def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 
 def marked_alike(lines: _Lines) -> _Lines | None:
-    """Remove the common mark of a patch or list that lacks its head, else None."""
+    """Remove the common mark of a patch or list without its head; None without one."""
     texts = [line for _, line in lines if line.strip()]
     for pattern in _UNIFORM:
         marked = [line for line in texts if pattern.match(line)]

@@ -35,8 +35,8 @@ def normalize_text(text: str) -> str:
 def ends_of(text: str, most: int, head: int = 0) -> str:
     """Return a text on one line, shortened in the middle to ``most`` characters.
 
-    A message starts with the wrapper of an error and ends with its cause. ``head`` characters are from the start, by
-    default a third.
+    A message starts with the wrapper of an error and ends with its cause. ``head`` characters are from the start; the
+    default is a third.
     """
     text = " ".join(text.split())
     if len(text) <= most:

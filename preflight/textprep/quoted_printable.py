@@ -1,4 +1,4 @@
-"""Quoted-printable mail: ``=20`` is a blank; a final ``=`` continues the line."""
+"""Quoted-printable email: ``=20`` is a blank; a final ``=`` continues the line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST = 2
 
 
 def is_quoted_printable(text: str) -> bool:
-    """Return whether a text is a mail in quoted-printable encoding."""
+    """Return whether a text is an email in quoted-printable encoding."""
     if "=20" not in text and "=3D" not in text and "=\n" not in text:
         return False
     broken = len(_BREAK.findall(text))
@@ -28,7 +28,7 @@ def is_quoted_printable(text: str) -> bool:
 
 
 def decoded(text: str) -> str:
-    """Decode a mail; lines joined to a previous one are replaced with ``GONE``."""
+    """Decode an email; lines joined to a previous one are replaced with ``GONE``."""
     found: list[str] = []
     pieces: list[str] = []
     for line in text.split("\n"):

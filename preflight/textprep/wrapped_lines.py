@@ -1,4 +1,4 @@
-"""Lines that a terminal, a mail or a page wrapped at a width, joined again."""
+"""Lines that a terminal, an email or a page wrapped at a width, joined again."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) ->
     return joined
 
 
-#: Range of line widths of mails and screens.
+#: Range of line widths of emails and screens.
 _NARROWEST, _WIDEST = 60, 240
 #: Minimum width of a screen.
 _SCREEN = 76
@@ -103,14 +103,14 @@ _USUAL = frozenset((80, 100, 120, 132, 160))
 #: Text that cannot start a line, because a page's syntax highlighting split it; minimum number of such lines.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")
 _LEAST_RESTS = 4
-#: Maximum length of a word that a mail moves to the next line.
+#: Maximum length of a word that an email moves to the next line.
 _WORD = 40
 
 
 def unbroken(lines: Lines) -> Iterator[list[Line]]:
     """Yield the lines joined in each plausible way.
 
-    They may have been split by syntax highlighting, or wrapped by a screen or a mail.
+    They may have been split by syntax highlighting, or wrapped by a screen or an email.
     """
     if sum(bool(_REST.match(line.text)) for line in lines) >= _LEAST_RESTS:
         yield _put_together(lines, lambda line, after: line + after if _REST.match(after) else None)
@@ -120,7 +120,7 @@ def unbroken(lines: Lines) -> Iterator[list[Line]]:
         return
     if (widths[widest] > 1 or widest in _USUAL) and widest >= _SCREEN:
         yield _put_together(lines, lambda line, after: _screen(line, after, widest))
-    # a mail breaks lines where the next word does not fit, so its width may exceed that of its longest line
+    # an email breaks lines where the next word does not fit, so its width may exceed that of its longest line
     yield _put_together(lines, lambda line, after: _mail(line, after, widest))
 
 

@@ -106,9 +106,10 @@ class AnswerMemory:
                 weakref.finalize(held, self._give, self._measured(held, size))
 
     def _measured(self, records: _Records, size: int) -> int:
-        """Return the memory of an answer; if memory is short, free what it does not use.
+        """Return the memory reserved for an answer; if memory is short, only what it uses.
 
-        Dozens of answers are held until they are written to disk, and the estimate is several times as large.
+        The estimate (``size``) is several times as large, and dozens of answers are held until they are written to
+        disk.
         """
         if self._left > self._most // 2:
             return size

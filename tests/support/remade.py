@@ -68,7 +68,7 @@ def texts() -> list[str]:
 
 
 def stripped(line: str) -> str:
-    """Return a line without the marks of mails, lists, pages and terminals."""
+    """Return a line without the marks of emails, lists, pages and terminals."""
     while (less := MARKS.sub("", line)) != line:
         line = less
     return line

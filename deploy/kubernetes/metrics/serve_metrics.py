@@ -97,7 +97,7 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)  # type: ignore[arg-type]
 
     def process_request_thread(self, request: object, client_address: object) -> None:
-        """Answer, and free the place."""
+        """Answer, then free the slot."""
         try:
             super().process_request_thread(request, client_address)  # type: ignore[arg-type]
         finally:

@@ -21,7 +21,7 @@ from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
 from preflight.textprep.wrapped_lines import KERNEL_TIME
 
-#: Range of widths at which mails and screens break lines; maximum pieces of one line; lines examined for the width.
+#: Range of widths at which emails and screens break lines; maximum pieces of one line; lines examined for the width.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
 #: Number of foreign lines in a row, and of blank lines in a row, that end a log.
 _GAP, _BLANKS = 3, 6
@@ -217,7 +217,7 @@ def _has_event(text: str) -> bool:
 
 @dataclass(frozen=True)
 class _Width:
-    """The width at which a mail or a screen broke the lines.
+    """The width at which an email or a screen broke the lines.
 
     It is 0 if they were not broken.
     """

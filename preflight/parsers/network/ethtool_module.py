@@ -126,7 +126,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
         if match := _MODULE_FIELD.fullmatch(text):
             name = match[1].strip()
             fields.setdefault(name, (match[2] or "").strip())
-        elif id(text) in carried and name in fields:  # a mail may end such a line with =
+        elif id(text) in carried and name in fields:  # an email may end such a line with =
             fields[name] = f"{fields[name]} {text.strip()}".replace("= ", "")
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
     cut = [ParseGap(lines[at].number, "the header of the list is missing")] if headless else []

@@ -1,6 +1,6 @@
 """The lines of an ``nvidia-smi topo`` matrix: its header and rows.
 
-Lines that a terminal or a mail wrapped are joined.
+Lines that a terminal or an email wrapped are joined.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ HINTS = (":", "]-", *_REGISTERS)
 _NEXT = re.compile(
     r"(?:CA:? '|hca_id:|Infiniband device '|link \S+/\d|driver:|NIC statistics:|Settings for |[A-Z][A-Za-z]+:\s*$).*"
 )
-#: Maximum characters of the rest of a line that a mail broke.
+#: Maximum characters of the rest of a line that an email broke.
 _BROKEN_OFF = 60
 
 
@@ -189,7 +189,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
             if _is_repeated(devices[-1], text):
                 devices.append(PciFunction(line=lines[end].number))  # grep printed one register of each device
             controls = devices[-1].controls
-            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # a mail broke the line
+            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # an email broke the line
                 devices[-1] = replace(devices[-1], controls={**controls, **_flags(text)})
             devices[-1] = _detail(devices[-1], text, marks_downgrades)
             empty, acs = 0, text.lstrip().startswith("ACSCtl:")

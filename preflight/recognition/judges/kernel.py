@@ -152,7 +152,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report corrected errors that are too few for a fault."""
+    """Report corrected errors that are too few to be a fault."""
     covered = {problem.kind for problem in judgement.problems}  # a root port's lines belong to the device's
     few = [event for event in events if event.severity == "corrected" and event.kind not in covered]
     if few:
@@ -182,7 +182,7 @@ _RATED = 5
 
 
 def _per_hour(events: Sequence[KernelEvent]) -> float:
-    """Return the rate of errors after the boot; 0 if unknown."""
+    """Return the errors per hour after boot; 0 if unknown."""
     times = [event.at_s for event in events if event.at_s is not None and not Window().booting(event)]
     span = max(times) - min(times) if len(times) >= _RATED else 0
     return (len(times) - 1) * HOUR_S / span if span >= 1 else 0
@@ -191,7 +191,7 @@ def _per_hour(events: Sequence[KernelEvent]) -> float:
 def _unjudged(
     events: tuple[KernelEvent, ...], judgement: Judged, window: Window, evidence: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """Report errors without a rule, such as those of device setup at boot."""
+    """Report errors that no rule covers, such as those of device setup at boot."""
     spoken = {problem.kind for problem in judgement.problems} | {kind for kind, _ in _OF_DRIVER} | {"driver-mismatch"}
     kinds: dict[str, list[KernelEvent]] = defaultdict(list)
     for event in events:
@@ -213,7 +213,8 @@ def _unjudged(
 def _repeated_links(events: Sequence[KernelEvent], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report links that recovered fewer than FLAPS times.
 
-    The text may be an excerpt, so one recovery is unknown. Two warn: a job's packets time out while a link is down.
+    One recovery is *unknown*, because the text may be an excerpt. Two are a warning, because a job's packets time out
+    while a link is down.
     """
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
     for shown, downs in repeated(kinds, window, 1):
@@ -228,7 +229,7 @@ def _repeated_links(events: Sequence[KernelEvent], window: Window, evidence: tup
 
 
 def _waited(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report tasks that waited for storage and are not part of a problem."""
+    """Report hung tasks, unless a problem already reports them."""
     named = any(problem.kind == "hung-task" for problem in judgement.problems)
     for event in () if named else [event for event in events if event.kind == "hung-task"][:_QUOTED]:
         stalled = any(problem.kind in ("nfs-stalled", "lustre-lost") for problem in judgement.problems)
@@ -298,9 +299,9 @@ _WIDTHS = re.compile(r"x(\d{1,2})(?= link|$)")
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report events that are only notes on a node.
+    """Report events that would be only notes on a node.
 
-    On a node, other checks judge them, or they concern only the job's owner.
+    There, other checks judge them, or they concern only the job's owner.
     """
     if hot := [event for event in events if event.kind == "cpu-throttled"]:
         hottest = max(hot, key=lambda event: event.count)

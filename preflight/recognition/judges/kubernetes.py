@@ -101,7 +101,7 @@ def _node_row(node: ListedNode) -> Judge:
 
 
 def _versions(part: PastedValue) -> Iterator[Finding]:
-    """Report the kubelet versions of nodes that have different ones."""
+    """Report kubelet versions that differ between nodes."""
     versions: dict[str, list[str]] = {}
     for node in part.value.nodes:
         versions.setdefault(node.version, []).append(node.name)

@@ -136,7 +136,7 @@ def _ended_somehow(item: ContainerState) -> bool:
 
 
 def pod_runs(part: PastedValue) -> Iterator[Finding]:
-    """Report whether a pod runs, if the text shows no fault of it."""
+    """Report whether a pod is running, if the text shows no fault in it."""
     pod: PodDescription = part.value
     if not pod.name and pod.containers:  # only the states of containers
         if all(item.state == "Running" and item.ready for item in pod.containers):

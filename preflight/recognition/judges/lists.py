@@ -51,7 +51,7 @@ NVIDIA_BUS = "`lspci -d 10de: | grep -c -e 3D -e VGA`; `dmesg -T | grep -i xid`.
 
 
 def judge_number_of_gpus(number: int, evidence: tuple[str, ...], fix: str = NVIDIA_BUS) -> Iterator[Finding]:
-    """Report an odd number of GPUs, from five on: no board has one."""
+    """Report an odd number of five or more GPUs, which no board has."""
     if number >= _ODD and number % 2:
         yield unknown(
             f"{number} GPUs are listed, an odd number: one may have fallen off the bus, or the job has only these",
@@ -63,9 +63,9 @@ def judge_number_of_gpus(number: int, evidence: tuple[str, ...], fix: str = NVID
 
 
 def narrow(full: int, listed: int) -> Callable[..., Finding]:
-    """Return the report of a GPU with fewer lanes than others of its model.
+    """Return the constructor of findings for a GPU with fewer lanes than possible.
 
-    Its slot may have fewer by design, unless most of several GPUs have all.
+    It fails if most GPUs of the model, and at least two, have all lanes; otherwise the slot may have fewer by design.
     """
     return failed if full > 1 and 2 * full > listed else warned
 

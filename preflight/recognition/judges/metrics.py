@@ -85,7 +85,7 @@ def _each_host(judge: Callable[[Sequence[MeasuredGpu], PastedValue], Iterator[Fi
 
 
 def _of_health(core: _Core) -> Judge:
-    """Return the judge for a check's core on the health of all GPUs of a host."""
+    """Return a judge that runs a check's core on the health of all GPUs of a host."""
 
     def judge_health(gpus: Sequence[MeasuredGpu], part: PastedValue) -> Iterator[Finding]:
         health = Health("", tuple(map(_health_of, gpus)), (), part.evidence, pasted=True)

@@ -91,7 +91,7 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
 def _is_second(port: RdmaPort, listed: PortList) -> bool:
     """Return whether a port is not the first of its card.
 
-    Many cards have an unused second port. The node GUID of a card's second function is the next one.
+    Many cards have an unused second port. The node GUID of a card's second function is one above the first's.
     """
     guids = {number for other in listed.ports if (number := _node_guid(other)) is not None}
     own = _node_guid(port)

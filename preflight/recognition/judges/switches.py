@@ -40,7 +40,7 @@ def _totals(check: str) -> Judge:
 
 
 def _sums(answer: PrintedAnswer, port: PrintedPort) -> Mapping[str, int]:
-    """Return the counters of a port; drops of a priority group are judged apart."""
+    """Return a port's counters; none of drops by priority group, judged separately."""
     return {} if _drops_of_groups(answer) else port.counters
 
 
@@ -144,7 +144,7 @@ _PFC = ("Lossless priorities", "Priorities", "Active", "Oper(VL")
 
 @limited
 def _pfc(part: PastedValue) -> Iterator[Finding]:
-    """Compare PFC of the ports; whether it is needed is unknown."""
+    """Compare the PFC settings of ports; whether PFC is needed is unknown."""
     answer: PrintedAnswer = part.value
     column = next(
         (name for name in _PFC if any(name in port.fields or name in port.counters for port in answer.ports)), ""

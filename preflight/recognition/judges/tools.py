@@ -218,7 +218,7 @@ def _balancing(part: PastedValue) -> Iterator[Finding]:
 
 
 def _arp(part: PastedValue) -> Iterator[Finding]:
-    """Report settings that let rails in one subnet answer for each other."""
+    """Report ARP and filter settings that do not suit rails in one subnet."""
     settings: KernelSettings = part.value
     shown: dict[str, list[str]] = defaultdict(list)
     for name, value in settings.values.items():
@@ -384,7 +384,7 @@ _OF_GROUP = {
 
 
 def _control_group(part: PastedValue) -> Iterator[Finding]:
-    """Report the limits of a control group, whose intent the text does not show."""
+    """Report a control group's limits; whether they are intended is unknown."""
     good = 0
     for folder, _, files in _folders(part, "/fs/cgroup"):
         for name in (name for name in _OF_GROUP if name in files):
@@ -403,7 +403,7 @@ def _control_group(part: PastedValue) -> Iterator[Finding]:
 def _activity(part: PastedValue) -> Iterator[Finding]:
     """Judge the activity of SMs.
 
-    If the table has other columns, a short excerpt gives no finding.
+    An *unknown* finding is dropped if the table has other columns.
     """
     rows: Sequence[MonitorRow] = part.value
     gpus = of_rows(rows)

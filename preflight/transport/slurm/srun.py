@@ -3,8 +3,8 @@
 The step runs within a job or as a separate job. The collector and all plans are passed to every task as arguments,
 because srun forwards standard input only after every task has started, which never happens if a node has failed.
 Answers are sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the entire step after 10
-to 20 s; nodes without an answer are then collected again without it. The step, and a job created for it, always end
-with the run.
+to 20 s; a new step without that node then collects from the nodes that have not answered. Steps, and a job created for
+them, always end with the run.
 """
 
 from __future__ import annotations
@@ -82,14 +82,13 @@ class Srun:
     def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str], archive: bytes = b"") -> None:
         """Find the commands; raise TransportError if they are missing.
 
-        ``fold`` writes node names as a folded list. By ``archive``, nodes judge themselves if their plans have a part
-        for it.
+        ``fold`` writes node names as a folded list. ``archive`` is for nodes whose plans have them judge themselves.
         """
         self.job = job
         self.warnings: tuple[str, ...] = ()
         self.through_openssh: dict[str, str] = {}
         self._archive = archive
-        self.unjudged: dict[str, str] = {}  # nodes that did not, with the reason
+        self.unjudged: dict[str, str] = {}  # nodes that did not judge themselves, with the reason
         self._fold = fold
         self._name = f"preflight-{secrets.token_hex(4)}"
         self._commands = {name: shutil.which(name) or "" for name in ("srun", "scancel", "sinfo", "squeue")}
@@ -160,7 +159,7 @@ class Srun:
     def end(self, process: subprocess.Popen[bytes]) -> int | None:
         """End srun, its step and a job created for it.
 
-        Returns srun's exit status if it had ended.
+        Returns srun's exit status if it had already ended, else None.
         """
         by_itself = has_ended(process.pid, 0.5)
         if not by_itself:
@@ -363,7 +362,7 @@ class _Step:
 def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float, archive: str) -> dict[str, Any]:
     """Return the distinct plans, and the index of each node's plan.
 
-    ``archive`` is the path on the nodes of the archive that judges them.
+    ``archive`` is the path, on the nodes, of the archive with which they judge themselves.
     """
     plans: dict[str, int] = {}
     of: dict[str, int] = {}

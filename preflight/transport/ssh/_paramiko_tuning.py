@@ -30,7 +30,7 @@ def _nothing() -> None:
 
 
 class Packets(BoundedPackets):
-    """Packets, with a callback before each wait for the next one."""
+    """A packetizer that calls back before each wait for a packet."""
 
     #: Called before each wait.
     before: Callable[[], None] = staticmethod(_nothing)

@@ -67,9 +67,9 @@ class HostConfig:
 
     @property
     def itself(self) -> str:
-        """How the host's own document refers to it, so that equal causes can be grouped.
+        """How the host's own document refers to it.
 
-        ``the host``; with its address if the configuration redirects its name.
+        ``the host``, so that equal causes can be grouped; with its address if the configuration redirects its name.
         """
         return "the host" if self.hostname.startswith(self.name) else f"the host ({self.hostname}:{self.port})"
 

@@ -1,7 +1,7 @@
 """Connections to jump hosts, shared by the nodes behind them.
 
-One connection to a jump host carries many nodes. It is opened when the first node needs it, one at a time to stay below
-sshd's MaxStartups; a node waits for it at most until its own deadline.
+One connection to a jump host carries many nodes. Connections are opened on demand, one at a time to stay below sshd's
+MaxStartups; a node waits at most until its own deadline.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Jump:
     """One jump host."""
 
     def __init__(self, name: str, open_session: Callable[[], SshSession]) -> None:
-        """Set the function that opens a connection to it.
+        """Set the function that opens a connection to the jump host.
 
         ``open_session`` has its own deadline and raises NoAnswer.
         """

@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys to offer to a host, in OpenSSH's order, and reasons to omit others.
+    """The keys to offer to a host, in OpenSSH's order, and why others are omitted.
 
     ``beyond`` are keys that only ssh can use.
     """

@@ -182,7 +182,7 @@ class SshSession(Connection):
 
 
 def _too_short(key: paramiko.PKey, config: HostConfig) -> str:
-    """Return the fault in an RSA key's length; empty for a good or another key."""
+    """Return why an RSA key is too short; empty if it is not, or not RSA."""
     if "rsa" not in key.get_name() or not (bits := key.get_bits()) or bits >= config.rsa_bits:
         return ""
     return f"has {bits} bits, and RequiredRSASize of the SSH configuration is {config.rsa_bits}"
