@@ -1,4 +1,4 @@
-"""Evidence of switches from files: SONiC databases, output of EOS and NX-OS.
+"""Evidence of switches from files: databases of SONiC, and pasted output.
 
 No switch is contacted: network teams can provide files instead of credentials. A folder contains either the files of
 one switch, or one folder, archive or file per switch.
@@ -18,7 +18,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.archive.directory import ArchiveError
 from preflight.evidence import safe_read
 from preflight.evidence.document import SWITCH, Evidence
-from preflight.parsers.switch import eos_answers, redis_dump, session, sonic_tables
+from preflight.parsers.switch import eos_answers, redis_dump, session, sonic_commands, sonic_tables
 
 #: Maximum unpacked bytes of a switch's file, and maximum members of an archive.
 _MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
@@ -61,7 +61,8 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
         if not made:
             raise ArchiveError(
                 f"{path} contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and "
-                f"no session of EOS or NX-OS, and no answer of EOS, such as show_interfaces.json{_begins(path)}"
+                f"no session of SONiC, EOS, NX-OS or Linux, and no answer of EOS, such as show_interfaces.json"
+                f"{_begins(path)}"
             )
         for evidence in made:
             if evidence.node in documents:
@@ -120,12 +121,12 @@ def _question(name: str) -> str | None:
 
 
 def _shown(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
-    """Return the document of an EOS or NX-OS switch; None if no file has an answer.
+    """Return the document of a switch by its sessions; None if no file has an answer.
 
     Raises ArchiveError if all answers are invalid.
     """
     answers: list[tuple[str, dict[str, Any]]] = []
-    platform = session.PLATFORMS[0]
+    platform = session.EOS
     for file in files:
         if command := _question(file.name):
             why = {"status": "error", "why": file.why}
@@ -183,22 +184,20 @@ def _file(name: str, stream: IO[bytes]) -> _File:
 def _evidence(name: str, files: Sequence[_File], at: str) -> Evidence:
     """Return the document of one SONiC switch from its files."""
     readings: dict[str, list[tuple[str, _File]]] = {}
-    times: dict[str, float] = {}
-    in_utc = True  # then times are seconds since 1970, else since the first reading
+    dates: dict[str, str] = {}
     for file in files:
         if match := _DUMP.fullmatch(file.name):
             readings.setdefault(f"{match[1].upper()}_DB", []).append((match[2] or "", file))
-        elif (match := _DATE.fullmatch(file.name)) and (seconds := _seconds(file.text)) is not None:
-            times[match[1]] = seconds
-            in_utc = in_utc and not {"UTC", "GMT"}.isdisjoint(file.text.split())
-    start = 0.0 if in_utc else min(times.values(), default=0.0)
+        elif match := _DATE.fullmatch(file.name):
+            dates[match[1]] = file.text
+    times = sonic_commands.reading_times(dates)
     records: dict[str, dict[str, Any]] = {}
     for database, dumps in readings.items():
         numbered = [dump for dump in sorted(dumps, key=lambda dump: dump[0]) if dump[0]] or dumps
         for number, file in numbered[:2]:
             for key, record in _records(database, file).items():
                 if number in times:
-                    record["at_s"] = times[number] - start
+                    record["at_s"] = times[number]
                 if key in records:
                     records[key]["again"] = record
                 else:
@@ -222,21 +221,6 @@ def _records(database: str, file: _File) -> dict[str, dict[str, Any]]:
         key: {"status": "error", "why": why} if why else {"status": "ok", "value": value}
         for key, value in values.items()
     }
-
-
-def _seconds(text: str) -> float | None:
-    """Convert the output of ``date`` to seconds; None if it cannot be read.
-
-    Only differences are used, so the time zone is ignored.
-    """
-    words = text.split()
-    for form in ("%a %b %d %H:%M:%S %Y", "%a %d %b %Y %H:%M:%S", "%a %d %b %Y %I:%M:%S %p"):
-        without_zone = [word for word in words if word not in ("UTC", "GMT")]
-        try:
-            return datetime.strptime(" ".join(without_zone), form).replace(tzinfo=timezone.utc).timestamp()
-        except ValueError:
-            continue
-    return None
 
 
 def _written_at(paths: Sequence[Path]) -> str:

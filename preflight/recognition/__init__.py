@@ -56,7 +56,14 @@ from preflight.recognition.job_logs import (
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.recognition.rank_errors import mark_survived, merge_ranks
 from preflight.recognition.stated_facts import add_stated
-from preflight.recognition.switch_output import EOS_SESSION, LINUX_SESSION, NXOS_SESSION, SONIC_DUMP, read_switch
+from preflight.recognition.switch_output import (
+    EOS_SESSION,
+    LINUX_SESSION,
+    NXOS_SESSION,
+    SONIC_DUMP,
+    SONIC_SESSION,
+    read_switch,
+)
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
@@ -219,6 +226,7 @@ def known() -> tuple[str, ...]:
         EOS_SESSION,
         NXOS_SESSION,
         LINUX_SESSION,
+        SONIC_SESSION,
         SONIC_DUMP,
     )
 

@@ -1,4 +1,4 @@
-"""Pasted sessions of EOS, NX-OS and Linux switches, and SONiC databases.
+"""Pasted sessions of SONiC, EOS, NX-OS and Linux switches, and SONiC databases.
 
 One paste shows one switch, so only checks of a single switch judge it. Checks that need both ends of a cable run with
 ``judge --switch-files``.
@@ -22,13 +22,13 @@ from preflight.recognition.formats import kinds
 from preflight.textprep.lines import Lines, lines_of
 
 EOS_SESSION, NXOS_SESSION, LINUX_SESSION = "eos session", "nxos session", "linux switch session"
-SONIC_DUMP, TABLE = "sonic database", "switch show"
+SONIC_SESSION, SONIC_DUMP, TABLE = "sonic session", "sonic database", "switch show"
 #: Maximum number of lines of an answer, of those above its table, and of tables in one session.
 _LONGEST, _HEAD, _MOST_TABLES = 5000, 8, 100
 _SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts),
-             "linux": (LINUX_SESSION, linux.facts)}  # fmt: skip
-#: What a session of a switch contains: a prompt with a command, or the command that shows BGP sessions.
-_SIGNS = ("#sh", ">sh", "# sh", "> sh", "vtysh -c")
+             "linux": (LINUX_SESSION, linux.facts), "sonic": (SONIC_SESSION, sonic.facts)}  # fmt: skip
+#: What a session of a switch contains: a prompt with a command, or a command that is only on switches.
+_SIGNS = ("#sh", ">sh", "# sh", "> sh", "vtysh -c", "sonic-db-dump", "config_db.json")
 
 #: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
 _OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.rail-traffic",
@@ -61,7 +61,8 @@ def _session(text: str) -> list[TextPart]:
     facts = {"name": shown.name, "model": switch.model, "answers": sorted(records), "ports": len(switch.ports),
              "ports_up": sum(port.up is True for port in switch.ports.values())}  # fmt: skip
     summary = (
-        f"{platform.title} switch {shown.name}: {counted(len(records), 'answer')}, {counted(len(switch.ports), 'port')}"
+        f"{platform.title} switch {shown.name}: {counted(len(dict(answers)), 'answer')}, "
+        f"{counted(len(switch.ports), 'port')}"
     )
     return [_part(kind, text, evidence, ParsedPart(len(lines), facts, summary, gaps)), *tables]
 

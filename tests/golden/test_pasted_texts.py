@@ -146,6 +146,7 @@ def test_every_kind_has_a_pasted_text() -> None:
         "eos session",
         "nxos session",
         "linux switch session",
+        "sonic session",
         "sonic database",
         "network error",
         "program log",

@@ -308,6 +308,18 @@ class Clos:
         yield "date.counter_2", "Sat Nov 21 03:01:00 UTC 2026\n"
 
 
+def sonic_session(clos: Clos, name: str) -> str:
+    """Return a terminal session in which the databases of a switch are printed."""
+    files, prompt = dict(clos.dumps(name)), f"admin@{name}:~$ "
+    text = ""
+    for database in ("CONFIG_DB", "APPL_DB", "STATE_DB"):
+        text += f"{prompt}sonic-db-dump -n {database} -y\n{files[f'{database}.json']}\n"
+    for number in "12":
+        text += f"{prompt}date\n{files[f'date.counter_{number}']}"
+        text += f"{prompt}sudo sonic-db-dump -n COUNTERS_DB -y\n{files[f'COUNTERS_DB_{number}.json']}\n"
+    return f"{text}{prompt}exit\n"
+
+
 @cache
 def _healthy(name: str, second: bool) -> dict[str, Any]:
     """Return the document of a healthy host, which no test changes."""

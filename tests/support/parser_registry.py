@@ -65,7 +65,7 @@ from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megat
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
-from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, session, show_commands
+from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, session, show_commands, sonic_commands
 from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
@@ -467,6 +467,15 @@ for _command, _answer in LinuxLeaf().answers().items():
     _text("parsers.switch.linux_answers.answer", _answer, call=partial(linux_answers.answer, _command))
 _text("parsers.switch.linux_answers.record", LinuxLeaf().answers()[linux_answers.BGP],
       call=lambda text: linux_answers.record(linux_answers.BGP, text))  # fmt: skip
+_SONIC_CONFIG = '{"PORT|Ethernet0": {"mtu": "9216", "speed": "400000"}}'
+_text("parsers.switch.sonic_commands.question", "sudo sonic-db-dump -n CONFIG_DB -y", "date")
+_text("parsers.switch.sonic_commands.answer", _SONIC_CONFIG,
+      call=partial(sonic_commands.answer, "sonic-db-dump -n CONFIG_DB -y"))  # fmt: skip
+_text("parsers.switch.sonic_commands.record", _SONIC_CONFIG,
+      call=partial(sonic_commands.record, "sonic-db-dump -n CONFIG_DB -y"))  # fmt: skip
+_text("parsers.switch.sonic_commands.seconds", "Sat Nov 21 03:00:00 UTC 2026")
+_text("parsers.switch.sonic_commands.reading_times", "Sat Nov 21 03:00:00 UTC 2026",
+      call=lambda text: sonic_commands.reading_times({1: text, 2: text}))  # fmt: skip
 _text("parsers.switch.nxos_answers.question", "sh int trans det", "show interface")
 for _command, _answer in NxosLeaf().texts().items():
     _text("parsers.switch.nxos_answers.answer", _answer, json.dumps(NxosLeaf().rows()[_command]),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.evidence.document import Evidence
+from preflight.facts.switch import sonic
 from preflight.facts.switch.answers import Answers
 from preflight.facts.switch.model import BgpSession, Counters, Heard, PortCounters, SwitchFacts, SwitchPort
 from preflight.facts.switch.values import as_number, as_object, as_text
@@ -33,6 +34,11 @@ _WHY_UNSEEN = "this version does not read it: no recorded answer of NVUE was ava
 
 KEYS = {**_READ, **_UNSEEN}
 
+#: A port of SONiC, whose databases show what the kernel does not.
+_SONIC_PORT = "Ethernet"
+_KEYS_OF_SONIC = {**KEYS, **{part: sonic.KEYS.get(part, sonic.KEYS["port counters"]) for part in _UNSEEN}}
+_WHY_SONIC = "the kernel does not show it; on SONiC, its databases do"
+
 _REMEDY = (
     f"paste these commands into one file for each switch: {UPTIME}; {LINK}; {SPEED}; sudo {NEIGHBOURS}; sudo {BGP}"
 )
@@ -49,13 +55,16 @@ def facts(evidence: Evidence) -> SwitchFacts:
     neighbours = answers.table("lldp", "neighbours")
     heard = {name: _heard(as_object(row)) for name, row in neighbours.items() if name in rows}
     before, after = answers.both("port counters")
+    of_sonic = any(name.startswith(_SONIC_PORT) for name in rows)
     return SwitchFacts(
         name=evidence.node, system_name="", platform=evidence.platform, model="", chassis="",
         ports={name: _port(name, as_object(row), rates.get(name), heard.get(name)) for name, row in rows.items()},
         ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
         optics={}, hash_seed=None, bgp=dict(_bgp(answers.table("bgp", "peers"), heard)), first=_counters(before),
-        second=_counters(after) if after else None, window_s=answers.window("uptime"), keys=KEYS,
-        gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
+        second=_counters(after) if after else None, window_s=answers.window("uptime"),
+        keys=_KEYS_OF_SONIC if of_sonic else KEYS,
+        gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_SONIC if of_sonic else _WHY_UNSEEN)},
+        remedy=sonic.REMEDY if of_sonic else _REMEDY,
     )  # fmt: skip
 
 

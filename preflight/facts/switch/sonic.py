@@ -56,7 +56,8 @@ _PAUSED, _ESTIMATED = "SAI_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US", "EST_PORT_STA
 #: Times above this are seconds since 1970, not since a start of the switch.
 _LONG_AGO = 1e9
 
-_REMEDY = "pass the complete databases: `show techsupport`, or `sonic-db-dump -n CONFIG_DB -y > CONFIG_DB.json`"
+#: How to collect what is missing.
+REMEDY = "pass the complete databases: `show techsupport`, or `sonic-db-dump -n CONFIG_DB -y > CONFIG_DB.json`"
 
 
 def facts(evidence: Evidence) -> SwitchFacts:
@@ -75,7 +76,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
         bgp=dict(_bgp(tables)), first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
-        remedy=_REMEDY, began=_began(evidence, tables.record(KEYS["port counters"])),
+        remedy=REMEDY, began=_began(evidence, tables.record(KEYS["port counters"])),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers
+from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, sonic_commands
 
 Record = dict[str, Any]
 
@@ -42,17 +42,19 @@ class SwitchSession:
 class CommandLine:
     """A switch platform, and the functions that read its sessions."""
 
-    name: str  # as in documents: eos, nxos, linux
+    name: str  # as in documents: eos, nxos, linux, sonic
     title: str
     question: Callable[[str], str | None]
     record: Callable[[str, str], Record]
     records: Callable[[Iterable[tuple[str, Record]]], dict[str, Record]]
 
 
+EOS = CommandLine("eos", "Arista EOS", eos_answers.question, eos_answers.record, eos_answers.records)
 PLATFORMS = (
-    CommandLine("eos", "Arista EOS", eos_answers.question, eos_answers.record, eos_answers.records),
+    EOS,
     CommandLine("nxos", "Cisco NX-OS", nxos_answers.question, nxos_answers.record, nxos_answers.records),
     CommandLine("linux", "Linux", linux_answers.question, linux_answers.record, linux_answers.records),
+    CommandLine("sonic", "SONiC", sonic_commands.question, sonic_commands.record, sonic_commands.records),
 )
 
 

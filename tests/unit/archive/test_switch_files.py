@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterable
 from dataclasses import replace
@@ -19,7 +20,7 @@ from preflight.archive.switch_files import switch_documents
 from preflight.evidence.document import SWITCH, dump, from_document
 from preflight.facts.switch import sonic
 from preflight.facts.switch.model import growth
-from tests.support.clos import Clos
+from tests.support.clos import Clos, sonic_session
 
 
 def archive(path: Path, files: Iterable[tuple[str, str]], *, packed: bool = False) -> Path:
@@ -46,6 +47,27 @@ def test_a_techsupport_is_a_document_with_two_readings(tmp_path: Path, packed: b
     port = facts.second.ports["Ethernet0"] if facts.second else None
     assert port is not None
     assert growth(facts.first.ports["Ethernet0"].out_octets, port.out_octets) == 10**12
+
+
+def test_a_pasted_session_is_the_document_of_its_databases(tmp_path: Path) -> None:
+    clos = Clos()
+    (tmp_path / "pasted.txt").write_text(text := sonic_session(clos, "leaf1"))
+    (pasted,) = switch_documents([tmp_path / "pasted.txt"])
+    (saved,) = switch_documents([archive(tmp_path / "x.tar.gz", clos.dumps("leaf1"))])
+    assert (pasted.node, pasted.kind, pasted.platform) == ("leaf1", SWITCH, "sonic")
+    facts, expected = sonic.facts(pasted), sonic.facts(saved)
+    assert (facts.first, facts.second, facts.window_s) == (expected.first, expected.second, 60)
+    assert replace(facts, began=0) == replace(expected, began=0)
+    (tmp_path / "pasted.txt").write_text(text[: text.rindex("COUNTERS:oid") - 9000])  # the second reading is cut
+    facts = sonic.facts(*switch_documents([tmp_path / "pasted.txt"]))
+    assert (facts.first, facts.second) == (expected.first, None)
+
+
+def test_a_session_without_dates_has_no_window(tmp_path: Path) -> None:
+    (tmp_path / "pasted.txt").write_text(re.sub(r".*date\n.*\n", "", sonic_session(Clos(), "leaf1")))
+    facts = sonic.facts(*switch_documents([tmp_path / "pasted.txt"]))
+    assert facts.second
+    assert facts.window_s is None
 
 
 def test_a_folder_of_folders_and_one_folder_are_switches(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from preflight.archive.switch_files import switch_documents
+from preflight.facts.switch import linux
 from preflight.parsers.switch.linux_answers import BGP, LINK, answer
 from preflight.recognition import open_sources, read
 from preflight.recognition.detector import TextPart
 from preflight.recognition.switch_output import EOS_SESSION, SONIC_DUMP
-from tests.support.clos import Clos
+from tests.support.clos import Clos, sonic_session
 from tests.support.eos import EosLeaf
 from tests.support.linux_switch import LinuxLeaf
 
@@ -49,6 +51,30 @@ def test_the_kernel_of_sonic_counts_only_its_own_packets() -> None:
     rows = {name: answer(LINK, text.replace("swp1", name))["interfaces"][name] for name in ("swp1", "Ethernet0")}
     assert (rows["swp1"]["rx_bytes"], rows["Ethernet0"]["rx_bytes"]) == (7000, None)
     assert rows["swp1"]["mtu"] == rows["Ethernet0"]["mtu"] == 9216
+
+
+@pytest.mark.parametrize(("port", "reason"), [
+    ("swp", "no recorded answer of NVUE was available"), ("Ethernet", "on SONiC, its databases do"),
+])  # fmt: skip
+def test_what_the_kernel_does_not_show_is_unknown_for_the_reason_of_its_platform(
+    tmp_path: Path, port: str, reason: str
+) -> None:
+    """SONiC has no NVUE: what its kernel does not show is in its databases."""
+    (part,) = parts(tmp_path, LinuxLeaf().session().replace("swp", port))
+    (tmp_path / "leaf4.txt").write_text(part.text)
+    facts = linux.facts(*switch_documents([tmp_path / "leaf4.txt"]))
+    assert facts.gaps["pfc"].endswith(reason)
+    assert ("nv show" in facts.keys["pfc"]) == ("sonic-db-dump" not in facts.remedy) == (port == "swp")
+
+
+@pytest.mark.parametrize(("low", "status"), [("1000000", "pass"), ("3000000", "fail")])
+def test_a_session_of_sonic_is_judged_as_its_databases(tmp_path: Path, low: str, status: str) -> None:
+    clos = Clos().set("leaf3", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold=low)
+    (part,) = parts(tmp_path, sonic_session(clos, "leaf3"))
+    assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == ("sonic session", "leaf3", 8)
+    assert [item for item in statuses(part) if item[0] == "switch.ecn"] == [("switch.ecn", status)]
+    assert ("switch.lossless-drops", "pass") in statuses(part)
+    assert part.read_in_full
 
 
 def test_lines_of_sudo_and_vtysh_are_no_part_of_an_answer() -> None:
