@@ -56,7 +56,7 @@ def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a single name: not a list, group or wildcard."""
+    """Return whether a string is a single name: not a list, group or wildcard."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -192,7 +192,7 @@ def _patterns(folded: str) -> Iterator[str]:
 def _length(item: str, lead: str) -> int:
     """Return the length of a range such as ``001-064`` or ``0-100/2``.
 
-    ``lead`` are the digits before its bracket, with which both ends begin.
+    ``lead`` contains the digits before the bracket, with which both ends begin.
     """
     ends, _, steps = item.replace("_", "").partition("/")
     numbers = [int(lead[-18:] + digits[:18]) for digits in re.findall(r"\d+", ends)[:3]]
@@ -205,5 +205,5 @@ def _length(item: str, lead: str) -> int:
 
 
 def excerpt(text: str) -> str:
-    """Return the start of a text in quotes, for a message."""
+    """Return the start of a string in quotes, for a message."""
     return repr(text if len(text) <= _LONGEST_EXCERPT else text[:_LONGEST_EXCERPT] + "…")

@@ -139,9 +139,9 @@ def _at_switch(switch: Document, down: Set[str]) -> Iterator[float]:
 
 
 def _of_one_gpu(share: float, node: Document) -> float:
-    """Return the fraction left to the worst GPU if HCAs are missing.
+    """Return the fraction left to the worst-off GPU if HCAs are missing.
 
-    A GPU without its only HCA shares that of another GPU.
+    A GPU without an HCA of its own shares that of another GPU.
     """
     present = sum(nic["compute"] for nic in devices(node, "nics"))
     of_gpu = max(1, round(present / share / max(1, _gpus(node))))
@@ -150,9 +150,10 @@ def _of_one_gpu(share: float, node: Document) -> float:
 
 
 def _of_roofline(share: float, node: Document, count: int) -> float | None:
-    """Return the fraction of the usual bus bandwidth that is left; None if unknown.
+    """Return the remaining fraction of an all-reduce's usual bus bandwidth, or None.
 
-    ``share`` is the fraction of the NIC rate that is left. The result is that of an all-reduce over ``count`` nodes.
+    The all-reduce is over ``count`` nodes, and ``share`` is the remaining fraction of the NIC rate. None if the
+    bandwidth of the node is unknown.
     """
     machine = _machine(node)
     if machine is None or machine.nic_gbps is None:

@@ -55,7 +55,7 @@ def _is_at_switch(group: Group, findings: Findings) -> bool:
 
 
 def _title(findings: Findings, group: Group, roots: Sequence[int], subjects: Sequence[str]) -> str:
-    """Return the message of the cause, with the figures and number of all parts."""
+    """Return the message of the cause, with the figures of all parts and their number."""
     first = roots[0]
     several = roots if not findings.names_parts(first) else roots[:1]
     parts = {(fault.node, findings.subject(fault.root)) for fault in group.faults}

@@ -1,4 +1,4 @@
-"""Faults: findings without a cause, each with all findings it explains."""
+"""Faults: root findings, each with all the findings that it explains."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
 def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], node: str, findings: Findings) -> bool:
     """Return whether a log may be about the GPU, NIC or process of a finding.
 
-    It may if the log shows no such part of the node, or if the node's finding is about none of them.
+    True if both name the same part, or if one of them names no part; False if they name different processes.
     """
     parts, places = findings.parts(node), [place.partition(": ")[0] for place in logged.get("parts", ())]
     here = [at.removeprefix(f"{node} ") for at in places if at.startswith(f"{node} ")]
@@ -133,9 +133,9 @@ def _processes(parts: Iterable[str]) -> set[str]:
 
 
 def _of_log(findings: Findings, fault: NodeFault) -> set[int]:
-    """Return the root findings of a log's fault; none if they name no cause.
+    """Return the root of a log's fault and findings like it; none without a cause.
 
-    These have the check and subject of the root. Findings that the root explains are left out.
+    These have the check and subject of the root, and are not explained by it.
     """
     root, parts = findings[fault.root], findings.parts(fault.node)
     same = {

@@ -56,7 +56,7 @@ class Findings:
         return self._parts[node]
 
     def is_renumbered(self, node: str) -> bool:
-        """Return whether a GPU is missing; the number of another one may change."""
+        """Return whether a GPU of a node is missing, so the numbers of others may change."""
         if self._renumbered is None:
             lost = {
                 check.id
@@ -83,7 +83,7 @@ class Findings:
         return is_loud(self[number])
 
     def is_setting(self, number: int) -> bool:
-        """Return whether a setting must be corrected; counters of ports are none."""
+        """Return whether a finding requires a corrected setting; port counters do not."""
         check = self.check(number)
         counted = check and check.separate and check.action in _SETTINGS
         return not counted and action_of(check, self[number]) in _SETTINGS

@@ -51,9 +51,9 @@ def groups_of(findings: Findings, faults: Iterable[NodeFault]) -> Iterator[Group
 
 
 def _lasting(findings: Findings, identity: tuple[str, ...], root: int) -> tuple[str, ...]:
-    """Return the identity of a setting without words that change while it lasts.
+    """Return the identity of a setting without words that may change while it lasts.
 
-    These are the names of logs, and the majority that a comparison of the fleet finds or does not find.
+    These are names of logs, and in a comparison of the fleet, the message: it depends on whether there is a majority.
     """
     kind, check, subject, _ = identity
     if subject and findings.is_of_fleet(root):
@@ -136,11 +136,12 @@ class _Similar:
                 yield several
 
     def _common(self, faults: list[NodeFault]) -> list[NodeFault]:
-        """Return the faults whose cause is the fleet: on at least 30% of the nodes.
+        """Return the faults that have a common cause on at least 30% of the nodes.
 
-        Faults of different parts may be independent, and defects of the same part are; they have a common cause only if
-        they are on most of the nodes. Each of several ports must be down on that many: rails fail one by one. Six nodes
-        on which the driver hangs have a common cause even if they are fewer than 30%.
+        Faults of different parts may be independent, and defects are independent even on the same part. Both have a
+        common cause only if they are on most of the nodes. Each network port must be down on 30% of the nodes, because
+        rails fail one by one. Unknown results, such as those of a hanging driver, have a common cause if there are at
+        least six nodes, even if these are fewer than 30%.
         """
         nodes = len({fault.node for fault in faults})
         if nodes >= _MOST and all(self.findings[fault.root]["status"] == "unknown" for fault in faults):

@@ -14,7 +14,7 @@ _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 def is_loud(finding: Mapping[str, Any]) -> bool:
     """Return whether a finding may be the cause of an incident.
 
-    An unknown result states its impact only if what it examines does not answer at all.
+    An unknown result has its own impact only if its subject does not answer at all.
     """
     return finding["status"] in ("fail", "warn") or (finding["status"] == "unknown" and "impact" in finding)
 
@@ -22,8 +22,8 @@ def is_loud(finding: Mapping[str, Any]) -> bool:
 def impact_of(check: Check | None, status: str, stated: str = "") -> str:
     """Return the impact of a finding: its own, else that of its check.
 
-    Without either, it is ``blocks-job`` for a gating check, and ``drifts`` for any other. Instead of its check's
-    ``blocks-job``, a warning has ``drifts``.
+    Without either, it is ``blocks-job`` for a gating check, and ``drifts`` for any other. A finding that is not a
+    failure has ``drifts`` instead of ``blocks-job``, unless it states the latter itself.
     """
     if stated:
         return stated

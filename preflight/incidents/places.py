@@ -91,7 +91,7 @@ class Places:
         return nodes >= MANY
 
     def _is_coincidence(self, faults: Sequence[NodeFault], alike: int) -> bool:
-        """Return whether faults of one port may be chance, beside those of other ports."""
+        """Return whether faults of one port may be chance, given those of other ports."""
         ports = self._findings.parts(faults[0].node).compute
         return 2 * len(faults) < alike and (len(faults) < _FAR_FROM_CHANCE or len(faults) * ports < 3 * alike)
 
@@ -100,10 +100,11 @@ class Places:
         return systemic(len({fault.node for fault in faults}), len(self._findings.nodes))
 
     def are_few_leaves(self, count: int, faults: Iterable[NodeFault], *, are_dead: bool = False) -> bool:
-        """Return whether leaves with faults are a minority of those of their ports.
+        """Return whether only a few of the leaves have faults.
 
-        ``count`` is their number. Only leaves with a live port are known, or those that the cluster file declares.
-        Leaves on which no port is live may be half of them.
+        ``count`` is the number of leaves with faults, at most five. It must be lower than the number of leaves on which
+        such a port is live, or than that of the declared leaves without faults. If the leaves with faults ``are_dead``
+        (none of their ports is live), they may be half of all leaves.
         """
         subjects = set(map(self._subject, faults))
         nodes = [self._findings.parts(node) for node in self._findings.nodes]
@@ -114,8 +115,9 @@ class Places:
     def identity(self, kind: str, name: str, faults: Sequence[NodeFault]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at a place.
 
-        An inferred leaf is unknown once the last peer has lost the port too. So these faults are identified by the port
-        and by a leaf to which these nodes are still connected; those of several pods by the port alone.
+        A leaf that was inferred from peers is unknown once the last peer has lost the port too. Such faults are
+        therefore identified by the port and by a leaf to which these nodes are still connected; faults in several pods,
+        by the port alone.
         """
         subject = self._subject(faults[0])
         of_port = kind in ("pod", "port") or not self._is_sure(kind, faults)
@@ -141,7 +143,7 @@ class Places:
         return session_ends(self._findings[fault.root])
 
     def _sessions(self, fault: NodeFault) -> int:
-        """Return the number of sessions of a fault at one of their two switches."""
+        """Return the number of sessions of a fault that one of their two switches reports."""
         root = self._findings[fault.root]
         members = (self._findings[number] for number in fault.members)
         return sum(member["check"] == root["check"] and device_of(member) == device_of(root) for member in members)
@@ -157,16 +159,16 @@ class Places:
         return self._cabling.leaf(self._findings.parts(fault.node), self._subject(fault))
 
     def _unit(self, fault: NodeFault, ports: Collection[str]) -> str:
-        """Return the declared leaf of a port that shows none, and its port; may be empty.
+        """Return the declared leaf and port of a port that shows no leaf; may be empty.
 
-        On a rail-optimised fabric, it is a group of leaves: one for each port. If more than two ports of the node are
-        down, or all, the group failed together.
+        On a rail-optimised fabric, a declared leaf is a group of leaves: one for each port. If more than two ports of
+        the node are down, or all, the group failed together, and all of these ports are named.
         """
         leaf = self._findings.nodes.get(fault.node, {}).get("leaf", "")
         return "" if not leaf or self._leaf(fault) else self._with_ports(leaf, fault, ports)
 
     def _pod(self, fault: NodeFault, ports: Collection[str]) -> str:
-        """Return the pod of a port that shows no leaf, and its ports that are down."""
+        """Return the pod of a port that shows no leaf, with its port or all that are down."""
         leaves = self._findings.parts(fault.node).compute_leaves
         return self._with_ports(self._pod_of(min(leaves)), fault, ports) if leaves and not self._leaf(fault) else ""
 

@@ -68,9 +68,10 @@ class Relations:
         return [number for number in named if not _mounts(causes[number])]
 
     def _in_log(self, cause: Document, finding: Document, blamed: str) -> bool:
-        """Return whether a relation joins a node's finding to a log's that blames a check.
+        """Return whether a declared relation lets a node's finding explain that of a log.
 
-        It does so for that check, and for another one if it names the words of the log.
+        ``blamed`` is the check that the log's finding names as its cause. A cause of another check counts only if its
+        relation states words of the log (``about``).
         """
         same = fnmatchcase(cause["check"], blamed)
         return any(

@@ -1,4 +1,4 @@
-"""Title of an incident: the message of its cause, true of all its parts."""
+"""Title of an incident: the message of its cause, adapted to all its parts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def title(first: Mapping[str, Any], messages: Sequence[str], others: int) -> str
 
 
 def _ranges(messages: Sequence[str]) -> str:
-    """Return the first message, with the range of figures, and versions, that differ."""
+    """Return the first message, with the ranges of figures and versions that differ."""
     words, *others = (_SIZE.sub("\\1\xa0\\2", message).split(" ") for message in messages)
     rows = [words, *(row for row in others if len(row) == len(words))]
     for at, column in enumerate(zip(*rows, strict=True)):

@@ -1,4 +1,4 @@
-"""Comparison of nodes without those whose values end it.
+"""Comparison of nodes, without those that make a check fail.
 
 A value that a check cannot use, because a record of one node is missing or because a node reports nonsense about
 itself, must not leave the other nodes without a verdict.
@@ -37,9 +37,9 @@ def compared(
 
 
 def _left_out(check: Check, nodes: Mapping[int, NodeFacts], sites: Mapping[str, Site]) -> Iterator[Errors]:
-    """Yield the nodes on which a check fails: alone, then also with other nodes.
+    """Yield the nodes that make a check fail: first alone, then with other nodes.
 
-    Which of two nodes is wrong is not known then: it is the one that fails with most nodes.
+    If a check fails only for two nodes together, the wrong one is the one that fails with most other nodes.
     """
     errors = {place: wrong for place, node in nodes.items() if (wrong := attempt(check, [node], sites)[1]) is not None}
     yield errors
@@ -52,7 +52,7 @@ def _left_out(check: Check, nodes: Mapping[int, NodeFacts], sites: Mapping[str, 
 
 
 class _Search:
-    """Search for the nodes with which a check fails, by halves."""
+    """Search by bisection for the nodes that make a check fail together with others."""
 
     def __init__(self, check: Check, nodes: Mapping[int, NodeFacts], sites: Mapping[str, Site]) -> None:
         self.remaining: list[int] = []
@@ -61,9 +61,9 @@ class _Search:
         self._runs = _RUNS
 
     def add(self, places: Sequence[int]) -> None:
-        """Keep the places with which the check completes.
+        """Keep the nodes with which the check completes.
 
-        Once no run is left, the rest remains undecided.
+        When the limit of runs is reached, the remaining nodes are undecided.
         """
         if not places or not self._runs:
             return

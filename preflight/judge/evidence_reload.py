@@ -39,7 +39,7 @@ class EvidenceCache:
 
 
 class ReloadedNode(NodeFacts):
-    """Facts of a judged node: fleet answers are cached, the rest is reloaded."""
+    """Facts of a judged node: fleet answers are cached, all others are reloaded."""
 
     def __init__(
         self, node: str, fleet_answers: FleetAnswers, read: Callable[[], Evidence], recall: EvidenceCache

@@ -140,7 +140,7 @@ def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
 
 
 def about_node(site: Site, collected_at: str, where: str | None) -> dict[str, Any]:
-    """Return the details that a report has of every node."""
+    """Return the details that a report shows for every node."""
     return {
         "collected_at": collected_at,
         "class": site.class_name if site.declared_class else None,

@@ -38,7 +38,7 @@ T = TypeVar("T")
 #: Prefix of the modules of checks that ship with preflight; others may differ between two machines.
 _OURS = "preflight.checks."
 
-#: Maximum characters of the outcome of one check on one node, number of findings of a node, and of remembered texts.
+#: Maximum characters of the outcome of one check on one node, number of findings of a node, and of remembered strings.
 _LONGEST, _MOST_FINDINGS, _REMEMBERED = 256 << 10, 1000, 100_000
 
 #: Fields of a finding that only checks of several nodes, logs and the judge set.
@@ -59,7 +59,7 @@ def judged(
 ) -> tuple[dict[str, Any], NodeResult, NodeFacts] | None:
     """Judge a node; return its verdict, and the result and facts behind it.
 
-    None if there is no verdict. The waivers of a cluster file, and its check, are left to the judge of many nodes.
+    None if there is no verdict. Waivers, and the check of waivers, are left to the judge of many nodes.
     """
     checks = [check for check in chosen(checks, (), cluster)[0] if not check.history and check.id != WAIVERS]
     result, facts = judge_node(evidence, checks, cluster, fleet_answers=True)
@@ -154,7 +154,7 @@ def _more(text: str) -> Any:
 
 
 def _of_waivers(number: int, check: Check, made: NodeResult) -> Outcome:
-    """Run the check of waivers, which the node does not know; it needs only the date."""
+    """Run the check of waivers, which nodes do not run; it needs only the date."""
     evidence = Evidence(made.node, made.about["collected_at"], {})
     return outcome(number, check, made.node, NodeFacts(evidence), made.site, lambda: evidence)
 
@@ -189,7 +189,7 @@ def _outcome(number: int, text: str) -> Outcome:
 
 
 class JudgedNode(ReloadedNode):
-    """Facts of a node with a saved verdict, whose values are decoded at their use.
+    """Facts of a node with a saved verdict; its values are decoded when they are used.
 
     A value that does not have the type of its function is read from the evidence.
     """
@@ -223,7 +223,7 @@ class SealedNode(JudgedNode):
 
     @property
     def quoted(self) -> Evidence:
-        """The records that it sent."""
+        """The records that the node sent."""
         return self._recall.of(self)
 
 
@@ -231,7 +231,7 @@ _answers: dict[tuple[str, CodeType], Any] = {}
 
 
 def _answer(text: str, code: CodeType, query: Callable[..., Any]) -> Any:
-    """Read a value, or the record without one and the reason."""
+    """Return (value, None), or (None, (record key, reason)) if the value is unknown."""
     if (text, code) not in _answers:
         value, refused = json_limits.text(text)
         kind = hints_of(query)["return"]

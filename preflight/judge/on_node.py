@@ -94,7 +94,7 @@ def _quoted(result: NodeResult, facts: NodeFacts, checks: Sequence[Check]) -> It
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts in a JSON value."""
+    """Yield all strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

@@ -1,8 +1,8 @@
 """Records that a check reads, found by running it.
 
 A check is a pure function of records. It is run on the demo's nodes, and then on one of them (a fleet check, on two)
-without the records that it read: first without one kind at a time, then without more and more kinds, also in a pod and
-without a cluster file. This way, its fallback sources are found as well. Records needed only on rare machines are
+without the records that it read: first without one kind of record at a time, then without more and more kinds, also in
+a pod and without a cluster file. This also finds its fallback sources. Records needed only on rare machines are
 declared (``reads`` of ``@check``). A test compares the result with the records that the check reads in its fixtures.
 """
 
@@ -120,7 +120,7 @@ def _of_nodes(check: Check) -> frozenset[str]:
 
 
 def _one_after_the_other(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
-    """Return the keys read while all records that the check reads are taken away."""
+    """Return the keys read as the records that the check reads are removed in turn."""
     keys: set[str] = set()
     gone: set[str] = set()
     while True:

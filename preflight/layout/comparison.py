@@ -134,7 +134,8 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
 def _exposed(own: RankTrace, axes: _Axes, waits: Coverage) -> Mapping[str, tuple[float, float, int]]:
     """Return (exposed µs, waiting µs, number of calls) of each row.
 
-    Collectives that run at the same time share it, so their sum is the time that the GPU spent without arithmetic.
+    Collectives that run at the same time share their exposed time, so the sum is the time that the GPU spent without
+    arithmetic.
     """
     exposed: dict[str, float] = defaultdict(float)
     waited: dict[str, float] = defaultdict(float)

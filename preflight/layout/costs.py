@@ -61,7 +61,7 @@ def checkpoint_interval(write: float, between_failures: float) -> float:
 def lost_share(write: float, between_failures: float, interval: float) -> float:
     """Return the share of time that checkpoints and repeated work take.
 
-    After a failure, half an interval is repeated on average (Young's model). Times are seconds.
+    After a failure, half an interval is repeated on average (Young's model). Times are in seconds.
     """
     return write / interval + interval / (2 * between_failures)
 

@@ -53,7 +53,7 @@ def _crossed(exchange: Exchange) -> Iterator[tuple[str, float]]:
     """Yield each kind of link, with the bytes that a GPU sends over it.
 
     Point-to-point data leaves the domain completely or not at all. A ring leaves each domain and unit once, so the
-    group's GPUs in it share these bytes. An all-to-all sends a separate part to each GPU outside.
+    group's GPUs in a domain or unit share these bytes. An all-to-all sends a separate part to each GPU outside.
     """
     spread, moved = exchange.spread, exchange.moved
     leaves_domain, leaves_unit = spread.domains > 1, spread.level == "spine"

@@ -146,7 +146,7 @@ def _stated(job: TrainingJob, name: str) -> bool:
 
 
 def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
-    """Return the number of first-stage parameters per GPU, without and in experts."""
+    """Return the number of first-stage parameters per GPU, outside and inside experts."""
     model, parallel = job.model, job.parallel
     count = parameters(model)
     stages, layers = parallel.pipeline, job.depths[0]
@@ -186,7 +186,7 @@ def _gathered(job: TrainingJob) -> float:
 def in_flight(job: TrainingJob) -> float:
     """Return the maximum number of microbatches in flight in the first stage.
 
-    With 1F1B, it is the number of stages p; with v virtual stages (interleaved schedule), it is higher by (p-1)/(p v).
+    With 1F1B, it is the number of stages p; with v virtual stages (interleaved schedule), it is p + (p-1)/v.
     """
     parallel = job.parallel
     stages, virtual = parallel.pipeline, parallel.virtual_stages

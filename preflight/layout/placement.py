@@ -161,7 +161,7 @@ def _touched(ranks: range, size: int) -> int:
 
 
 def _fewest(ranks: range, size: int) -> int:
-    """Return the fewest ranks of a range in a block of ``size`` that it overlaps."""
+    """Return the fewest ranks that a range has in any block of ``size`` it overlaps."""
     if ranks.step >= size:
         return 1
     first = -(-(size - ranks[0] % size) // ranks.step)

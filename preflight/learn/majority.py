@@ -183,7 +183,7 @@ def _mounts(members: Sequence[NodeValues]) -> Iterator[Value]:
 
 
 def _unmarked(value: Any, part: Part | None) -> str:
-    """Return why a value of a lossless fabric must not become the norm."""
+    """Return why a value must not become a lossless fabric's norm; empty if it may."""
     if value is False:
         return "without ECN only PFC remains, which stops complete paths; declare it if intended"
     return ""

@@ -167,7 +167,7 @@ def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
 
 
 def _checkpoints(node: NodeFacts) -> tuple[str | None, float | None]:
-    """Return the directory of checkpoints, and the median minutes between two.
+    """Return the directory of checkpoints, and the median minutes between checkpoints.
 
     Each is None if unknown.
     """

@@ -172,7 +172,7 @@ def compare(
     """Compare a measured value with an expectation.
 
     Without an expectation the result is *unknown*. A deviation from a value that is only usual for the recognised part
-    is a warning: a data sheet does not describe this site.
+    is a warning: a datasheet does not describe this site.
     """
     keys = tuple(evidence)
     measured = f"{_text(found)} {unit}".strip()

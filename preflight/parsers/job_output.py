@@ -11,7 +11,7 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 #: Maximum number of characters that are examined of a line; lines of NCCL or nccl-tests are much shorter.
 LONGEST_LINE_CHARS = 8192
-#: Maximum length of a line in which long runs of blanks do not slow down the patterns.
+#: Maximum length of a line in which long runs of spaces do not slow down the patterns.
 SHORT_LINE_CHARS = 1024
 
 _MARKS = re.compile("[\x1b\ufeff\x00\r]")

@@ -22,7 +22,7 @@ MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 #: that remain.
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
-#: The beginning of a progress bar, and the bytes that change while it grows: blanks, ``#`` and the blocks of tqdm.
+#: The beginning of a progress bar, and the bytes that change while it grows: spaces, ``#`` and the blocks of tqdm.
 _BAR, _OF_BAR = b"%|", _DIGITS + b" #" + "".join(map(chr, range(0x2588, 0x2590))).encode()
 
 #: Maximum step lines stored from the start and from the end, in addition to the first ``ALIKE`` of each shape.

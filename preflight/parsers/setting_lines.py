@@ -130,7 +130,7 @@ _ABOVE = re.compile(r"\s{0,40}(?:- )?(?:[\w.-]{1,60}:|[\"']?[A-Z][A-Z0-9_]{1,60}
 
 
 def in_yaml(line: str, after: str, above: str) -> bool:
-    """Return whether a line sets a variable in YAML, even as the only one.
+    """Return whether a line sets a variable in YAML, even if it is the only one.
 
     It is ``- name: NAME`` above ``value:``, or an indented element below a key or another variable.
     """

@@ -164,7 +164,7 @@ def _before(lines: Lines, at: int) -> str:
 
 
 def number(text: str | None) -> int | None:
-    """Return the number, decimal or hexadecimal, at the start of a text, or None."""
+    """Return the number, decimal or hexadecimal, at the start of a string, or None."""
     if text is None:
         return None
     if match := re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,32}|-?\d{1,30})\b.*", text):
@@ -213,7 +213,7 @@ def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | Non
         try:
             value, stop = json_limits.begun(text, start)
         except (ValueError, RecursionError) as error:
-            # if only the end is missing, more lines may complete the value, since tokens contain no line end
+            # if only the end is missing, more lines may complete the value, since tokens contain no newline
             if at + size >= end or getattr(error, "pos", 0) + 2 < len(text.rstrip()):
                 return None
             size *= 8

@@ -16,7 +16,7 @@ def checkpoints(path: str) -> Probe:
 
 
 def space(place: str) -> Probe:
-    """Return the probe of a mount: its own process, because its server may be dead."""
+    """Return the probe of a mount; a separate process, as its server may be dead."""
     command = f"df -B1 --output=fstype,size,avail,itotal,iavail,target -- {shlex.quote(place)}"
     return Probe("cmd", command, "existence, response and free space of a declared mount")
 

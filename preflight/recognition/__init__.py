@@ -3,7 +3,7 @@
 Data flow:
 
 - ``input_sources``: files and standard input;
-- ``container_formats``: mail, pages, patches and tables around the text (``textprep.encodings``);
+- ``container_formats``: email, pages, patches and tables around the text (``textprep.encodings``);
 - ``switch_output``: sessions and databases of Ethernet switches;
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
@@ -140,7 +140,7 @@ def _report_once(logs: Sequence[TextPart], tools: Sequence[TextPart]) -> None:
 
 
 def _logs(lines: Lines, source: str) -> list[TextPart]:
-    """Return a text without other output as a program's log; empty if it is none."""
+    """Return the program log in a text without other output; empty if it is not one."""
     writers = list(split_by_writer(lines))
     writer, own = writers[0] if len(writers) == 1 else ("", lines)
     written = [line for line in bare(own) if line.text.strip()]

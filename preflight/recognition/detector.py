@@ -72,7 +72,7 @@ class TextPart:
     def read_in_full(self) -> bool:
         """Whether all gaps are outside the judged part.
 
-        A pass of a truncated part proves nothing about the rest.
+        A pass of a truncated part proves nothing about what is missing.
         """
         return all(gap.beside for gap in self.taken.cut)
 

@@ -1,6 +1,6 @@
 """Outputs with a frame (``nvidia-smi``, ``dcgmi``), and statuses of units.
 
-The vertical bars of a frame look like a page frame around a text, and its horizontal rules like lines of a patch. Such
+The vertical bars of a frame look like a page frame around text, and its horizontal rules like lines of a patch. Such
 outputs are therefore read before prefixes are stripped; a launcher's prefix before the frame names the writer, and a
 time before it is removed. The journal lines below the status of a unit start with a host and a program name, which look
 like a launcher's prefix.
@@ -25,7 +25,7 @@ FRAMED = frozenset(
 #: Kinds of outputs that end with journal lines.
 STATUSES = frozenset({"systemctl status", "fabricmanager status"})
 
-#: Each output with a frame contains one of these texts.
+#: Each output with a frame contains one of these strings.
 _WORDS = ("NVIDIA-SMI ", "Volatile Uncorr", "| Diagnostic", "| Overall Health", "| Health Monitor Report", "GPU ID: ",
           "Device Information", "NvLink Link Status", "GPU instance", "Compute instance")  # fmt: skip
 #: Maximum number of writers whose tables in one text are read.

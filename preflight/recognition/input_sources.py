@@ -26,7 +26,7 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 #: The facts of a short line take up to 3 KB.
 HELD, HELD_LINES = 8 << 20, 20_000
 
-#: Maximum number of files in a folder; a folder with more is rejected.
+#: Maximum number of files in a directory; a directory with more is rejected.
 MOST_FILES = 20_000
 
 #: Maximum number of bytes of a text that may be copied from a page, an email or a log store; a longer text is a file.
@@ -98,7 +98,7 @@ class InputSource:
 def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
     """Yield the sources of the given names; ``-`` is standard input.
 
-    A folder yields each of its files. Raises SourceError.
+    A directory yields each of its files. Raises SourceError.
     """
     with ExitStack() as stack:
         for name in chain.from_iterable(map(_files, names)):
@@ -111,9 +111,9 @@ def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
 
 
 def _files(name: str) -> list[str]:
-    """Return the files of a folder, or the name itself if it is not a folder.
+    """Return the files of a directory, or the name itself if it is not a directory.
 
-    Hidden files and folders are left out. Raises SourceError if a folder contains no files, or too many.
+    Hidden files and directories are left out. Raises SourceError if a directory contains no files, or too many.
     """
     if name == "-" or not Path(name).is_dir():
         return [name]
@@ -185,7 +185,7 @@ def _held(reader: ByteReader, note: Notes) -> NumberedText:
 
 
 def _drop(tail: bytearray) -> int:
-    """Drop all but the end of a text; return the number of dropped line ends."""
+    """Drop all but the end of a text; return the number of dropped newlines."""
     begin = _begin(tail)
     dropped = tail.count(b"\n", 0, begin)
     del tail[:begin]

@@ -84,7 +84,7 @@ def training_parts(source: InputSource) -> tuple[list[TextPart], set[int]]:
 
 
 def _watchdog(report: watchdog.Watchdog, nranks: int | None) -> dict[str, Any] | None:
-    """Return PyTorch's watchdog messages and the hangs they show; None if none."""
+    """Return PyTorch's watchdog messages and their hangs; None without messages."""
     if not report:
         return None
     return {

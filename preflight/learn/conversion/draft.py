@@ -13,7 +13,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Loss:
-    """A line, or part of it, that was not converted; ``covered``: it needs no key."""
+    """A line, or part of it, that was not converted; ``covered`` if it needs no key."""
 
     line: int
     text: str

@@ -299,7 +299,7 @@ def _options(
 
 
 def _is_pattern(text: str) -> bool:
-    """Return whether NHC treats a text as a pattern instead of comparing it."""
+    """Return whether NHC treats a string as a pattern instead of comparing it."""
     return text.startswith(("!", "/", "{")) or any(sign in text for sign in "*?[")
 
 

@@ -2,8 +2,8 @@
 
 A target is a name, a glob, ``{ranges}`` or a ``/regular expression/``; a leading ``!`` negates it.
 
-A target is evaluated for known names: ranges and single names in the file, and those listed by the operator. Of other
-nodes, only ``*`` and negated names are certain to select all.
+A target is evaluated for known names: ranges and single names in the file, and those listed by the operator. Only ``*``
+and negated names are certain to match all other nodes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Target:
         return (self.pattern is None or self.pattern.search(name) is not None) != self.negated
 
     def matches_unlisted(self) -> bool | None:
-        """Return whether the target matches nodes that no line names; None: only some."""
+        """Return whether the target matches nodes that no line names; None if only some."""
         if self.pattern is not None:
             return None
         return (self.names is None) != self.negated

@@ -101,7 +101,7 @@ def count(value: Any) -> int | None:
 
 
 def word(value: Any) -> str | None:
-    """Return a text of at most 200 characters; None if empty or ``N/A``."""
+    """Return a string of at most 200 characters; None if empty or ``N/A``."""
     text = value.strip()[:200] if isinstance(value, str) else ""
     return None if text in ("", "N/A") else text
 

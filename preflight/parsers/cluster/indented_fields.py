@@ -103,7 +103,7 @@ class _Reader:
         return None
 
     def _continued(self, value: str, indent: int) -> str:
-        """Return a text joined with its continuation rows, which are indented deeper."""
+        """Return text joined with its continuation rows, which are indented more deeply."""
         texts = [value] if value else []
         while self._at < len(self._rows) and self._rows[self._at][0] > indent:
             if self._titled and _KEY.fullmatch(self._rows[self._at][1]):

@@ -83,7 +83,7 @@ _MOST_CONTINUED = 8
 
 
 def _continued(lines: Lines, at: int) -> int:
-    """Return how many lines, starting at one, continue the message above."""
+    """Return how many lines, from this one on, continue the message above."""
     end = at
     while end < min(len(lines), at + _MOST_CONTINUED) and _CONTINUED.fullmatch(lines[end].text):
         end += 1

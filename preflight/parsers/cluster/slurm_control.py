@@ -1,4 +1,4 @@
-"""``scontrol ping``, ``sdiag``, and ``scontrol show`` of partitions, reservations."""
+"""``scontrol ping``, ``sdiag``, ``scontrol show partition`` and ``reservation``."""
 
 from __future__ import annotations
 

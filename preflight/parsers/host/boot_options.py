@@ -22,7 +22,7 @@ class Option:
 def parse(text: str) -> tuple[Option, ...]:
     """Read the kernel's options from ``/proc/cmdline``; raises ValueError.
 
-    The options are returned in order. A quoted value may contain blanks. Words after ``--`` belong to init.
+    The options are returned in order. A quoted value may contain spaces. Words after ``--`` belong to init.
     """
     words = _words(text)
     if not words:
@@ -39,7 +39,7 @@ def parse(text: str) -> tuple[Option, ...]:
 
 
 def _words(text: str) -> list[str]:
-    """Split a command line at unquoted blanks.
+    """Split a command line at unquoted whitespace.
 
     An unclosed quote is an ordinary character.
     """

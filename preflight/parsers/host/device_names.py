@@ -30,10 +30,10 @@ def holds_data(device: str) -> bool:
 
 
 def is_virtual(interface: str) -> bool:
-    """Return whether an interface is virtual, or on USB, by its name."""
+    """Return whether an interface is virtual or on USB, judging by its name."""
     return _VIRTUAL.match(interface) is not None
 
 
 def is_second_port(interface: str) -> bool:
-    """Return whether an interface is not on the first port of its card, by its name."""
+    """Return whether a name is that of an interface beyond its card's first port."""
     return _SECOND_PORT.fullmatch(interface) is not None

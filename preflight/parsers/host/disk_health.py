@@ -97,7 +97,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DiskHealth]:
 
 
 def number(text: str | None) -> int | None:
-    """Return the number at the start of a text; None if it has none."""
+    """Return the number at the start of a string; None if it has none."""
     match = re.match(r"(0x[0-9a-fA-F]{1,4}|[\d,]{1,24})", text or "")
     return int(match[1].replace(",", ""), 0 if match[1].startswith("0x") else 10) if match else None
 

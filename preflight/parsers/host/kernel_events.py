@@ -135,7 +135,7 @@ _CONTAINERS = ("kubepods", "docker", "containerd", "crio-", "libpod")
 
 
 def of_container(killed: KernelEvent) -> bool:
-    """Return whether a killed process was in a container, with another PID there."""
+    """Return whether a killed process ran in a container, where it has another PID."""
     return any(word in killed.text for word in _CONTAINERS)
 
 
@@ -175,9 +175,9 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
 
 
 def _killed(constraint: KernelEvent) -> KernelEvent:
-    """Return the event of a process whose own line is missing.
+    """Return the event of a process for which the log has no line of its own.
 
-    Without a constraint, the node lacked memory.
+    Without a constraint, the node itself was out of memory.
     """
     return replace(constraint, severity=ERROR) if constraint.state == "CONSTRAINT_NONE" else constraint
 

@@ -1,7 +1,7 @@
 """Lines of the kernel log with their times, in the format of any tool.
 
 ``dmesg --raw`` prints ``<4>[12.345678] text``. The same lines also occur as plain ``[12.34] text``, with a wall-clock
-time (``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``. A web page or mail may
+time (``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``. A web page or email may
 have added a bullet or a number before them. All of these formats are read here, both for node records and for pasted
 text.
 """

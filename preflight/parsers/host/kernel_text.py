@@ -232,7 +232,7 @@ class _Width:
         return cls(most if _BROKEN[0] <= most <= _BROKEN[1] else 0, lengths.count(most) > 1)
 
     def joined(self, text: str, last: str, after: str) -> str | None:
-        """Join a text with the line after ``last`` if it was wrapped there, else None."""
+        """Join text with the next line if it was wrapped after ``last``; None if not."""
         if self.hard and len(last) == self.most:
             return text + after
         return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None

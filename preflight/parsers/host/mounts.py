@@ -83,7 +83,7 @@ def parse(text: str) -> tuple[MountEntry, ...]:
 
 
 def _plain(text: str) -> str:
-    """Decode the octal escapes for blanks and other characters."""
+    """Decode the octal escapes for spaces and other characters."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 

@@ -74,9 +74,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
 
 
 def _joined(text: str, more: str) -> list[str]:
-    """Join a CPU list with its next line; it was broken between or within numbers.
+    """Join a CPU list with its next line if a number was broken; else return both.
 
-    Since complete numbers ascend, a smaller one shows that a number was broken.
+    Complete numbers ascend, so a smaller one shows that a number was broken.
     """
     numbers = [int(number) for number in re.findall(r"\d{1,5}", text[-24:])][-2:]
     cut = numbers[-1:] <= numbers[-2:-1] or [int(more.split()[0])] <= numbers[-1:]

@@ -14,7 +14,7 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("/sys/",)
 
-#: A path and its content; a folder's name may contain the colons of a PCI address.
+#: A path and its content; a directory's name may contain the colons of a PCI address.
 _LINE = re.compile(r"\s*(/sys/(?:[\w.@:+,-]{1,128}/){1,24}[\w.@+,-]{1,128}):\s{0,4}(\S.{0,400})")
 
 
@@ -26,7 +26,7 @@ class SysfsFiles:
     lines: Mapping[str, int]
 
     def by_folder(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the contents of the files, by folder and then by file name."""
+        """Return the contents of the files, by directory and then by file name."""
         folders: dict[str, dict[str, str]] = {}
         for path, value in self.contents.items():
             folder, _, name = path.rpartition("/")

@@ -49,7 +49,7 @@ class FabricDiagnosis:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a line and a later, nearby one have the marks of ``ibdiagnet``."""
+    """Return whether a line and one of the next lines have the marks of ``ibdiagnet``."""
     if not _MARK.match(lines[at].text) or _OTHERS.match(lines[at].text):
         return False
     return sum(_MARK.match(line.text) is not None for line in lines[at : at + _BELOW]) > 1

@@ -111,7 +111,7 @@ class Net:
         return self.port_guids.get(guid)
 
     def port(self, end: End) -> str:
-        """Return the name of an end: ``leaf01 port 3``, or of an HCA's only port, the HCA."""
+        """Return the name of an end: ``leaf01 port 3``, or the HCA if it has one port."""
         device = self.devices[end[0]]
         return device.label if device.kind == "hca" and device.ports == 1 else f"{device.label} port {end[1]}"
 
@@ -175,7 +175,7 @@ def _device(match: re.Match[str], fields: Mapping[str, str]) -> FabricDevice:
 def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
     """Return the device at the other end of a link, and the link's speed.
 
-    The device's own entry replaces it once that is read.
+    The device is provisional: its own entry replaces it when that entry is read.
     """
     name, rest = _quoted(match[7])
     found = _SPEED.search(rest)

@@ -40,7 +40,7 @@ class Manager:
 
     @property
     def is_master(self) -> bool:
-        """Whether it reports that it is the master."""
+        """Whether the manager reports that it is the master."""
         return self.state == MASTER
 
     @property

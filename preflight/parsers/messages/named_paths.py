@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: A path in quotes, which may contain blanks, or after a blank or a colon.
+#: A path in quotes, which may contain spaces, or after a space or a colon.
 _PATH = re.compile(r"'(/[^'\n]{1,1000})'|\"(/[^\"\n]{1,1000})\"|(?:^|[\s:=(])(/[^\s'\":,;()]{1,1000})")
 
 #: Maximum number of characters of a message that are examined, and of paths.

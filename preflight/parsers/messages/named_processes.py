@@ -26,13 +26,13 @@ _OTHERS_GIB = 1.0
 
 
 def processes_in(message: str) -> tuple[str, ...]:
-    """Return the PIDs that a message blames; OWN if its process used all memory."""
+    """Return the PIDs that a message blames; OWN if its writer used all memory."""
     pids = [pid for groups in _PID.findall(message[:_LONGEST]) for pid in groups if pid]
     return tuple(dict.fromkeys(pids[:_MOST])) or ((OWN,) if _used_all(message[:_LONGEST]) else ())
 
 
 def _used_all(message: str) -> bool:
-    """Return whether by PyTorch's figures no other process had memory of the GPU."""
+    """Return whether no other process used the GPU's memory, by PyTorch's figures."""
     capacity, own = _CAPACITY.search(message), _OWN.search(message)
     if not capacity or not own:
         return False

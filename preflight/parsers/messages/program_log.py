@@ -102,7 +102,7 @@ def begins(lines: Lines, at: int) -> bool:
     """Return whether most lines that begin at a line are in a log format.
 
     Such a line has a level or is from a Slurm daemon. An actor's prefix alone is not enough, since it may precede any
-    text; a time stamp before every line is only enough if it changes.
+    text; a timestamp before every line is only enough if it changes.
     """
     texts = [line.text[:_LONGEST] for line in lines[at : at + _LOOKED_AT] if line.text.strip()]
     begun = [text for text in texts if not _CONTINUED.match(text)]
@@ -183,7 +183,7 @@ _RESUMED = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:RE
 
 
 def _lasting(troubles: list[tuple[int, str]], texts: list[str]) -> list[tuple[int, str]]:
-    """Return the (line number, text) of problems that the log does not show as solved."""
+    """Return (line number, text) of problems that the log does not show as resolved."""
     well = _SUCCESS.search(texts[-1]) is not None and not _in_trouble(texts[-1])
     resumed = {match["node"] for text in texts if (match := _RESUMED.search(text))}
     lasting = []

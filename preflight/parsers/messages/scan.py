@@ -182,7 +182,7 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
 
 
 def _shape(text: str) -> str:
-    """Return a text with all digits replaced by zeros."""
+    """Return a string with all digits replaced by zeros."""
     return text.encode("utf-8", "surrogatepass").translate(_DIGITS_ALIKE).decode("utf-8", "surrogatepass")
 
 
@@ -220,7 +220,7 @@ def _shortest_hints() -> tuple[str, ...]:
 
 
 def hints(kind: str) -> tuple[str, ...]:
-    """Return texts; every line with an error of a kind contains one of them."""
+    """Return strings, one of which is in every line with an error of this kind."""
     more = {FRAMEWORK: {*level.HINTS, *traceback.HINTS}, SLURM: {"error: ", "fatal: "}}.get(kind, set())
     own = [signature for signature in SIGNATURES if signature.kind == kind]
     return tuple(sorted({hint for signature in own for hint in signature.hints} | more))

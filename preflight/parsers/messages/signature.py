@@ -22,7 +22,7 @@ class ErrorSignature:
 
     id: str
     kind: str
-    hints: tuple[str, ...]  # a line must contain one of these texts
+    hints: tuple[str, ...]  # a line must contain one of these strings
     expression: str
     status: str  # fail, warn or unknown
     meaning: str

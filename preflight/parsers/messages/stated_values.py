@@ -194,7 +194,7 @@ def _fields(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(text: str) -> Any:
-    """Return the number that a text represents, or else the text."""
+    """Return the number that a string represents, or else the string."""
     for kind in _KINDS:
         try:
             value = kind(text.replace(",", ""))

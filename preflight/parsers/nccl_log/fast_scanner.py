@@ -64,7 +64,7 @@ _LONGEST_MARK = 256
 _MOST_SEARCHED = 16 << 20
 #: Maximum number of bytes in a cached message.
 _REMEMBERED = 1024
-#: Number of process names that occurred after different line starts, beyond which line starts are time stamps.
+#: Number of process names that occurred after different line starts, beyond which line starts are timestamps.
 _STAMPED = 64
 _MAX_STAMPS = 1024
 #: Cached result for a message: the message, its event and the id of its failure.
@@ -98,10 +98,10 @@ class Scanner(LineParser):
         self.idle: set[bytes] = set()  # messages that are not parsed, without digits
 
     def feed(self, lines: list[bytes]) -> None:
-        """Read lines, without their line ends."""
+        """Read lines, without their newlines."""
         start = self.number
         self.tally.all_lines += len(lines)
-        if not any(lines):  # only line ends
+        if not any(lines):  # only newlines
             self.number += len(lines)
             return
         written = lines
@@ -408,7 +408,7 @@ class Scanner(LineParser):
 
 @cache
 def _marks() -> tuple[bytes, ...]:
-    """Return texts, one of which is in every relevant line of another program."""
+    """Return strings, one of which is in every relevant line of another program."""
     return signatures.outside_marks()
 
 

@@ -81,7 +81,7 @@ class LineParser:
         self.tally.long_lines += len(parts) > _MOST_PARTS
 
     def cut_off(self, rest: bytes) -> None:
-        """Count a line that is not read to its end, unless the rest is irrelevant."""
+        """Count a line that is not read to its end, unless the unread text is irrelevant."""
         if is_relevant(rest):
             self.tally.long_lines += self.number != self.cut_number
             self.cut_number = self.number
@@ -210,5 +210,5 @@ def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
 
 
 def _glued(name: str, hosts: Container[Key]) -> int:
-    """Return where a known host name starts in text that lost a line end; else 0."""
+    """Return where a known host name starts in text that lost a line break; else 0."""
     return next((at for at in range(len(name)) if (name[at:],) in hosts), 0)

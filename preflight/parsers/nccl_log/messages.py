@@ -101,7 +101,7 @@ def _registered(message: str) -> LogEvent | None:
     return LogEvent("registered") if _REGISTER.match(message) else None
 
 
-#: Parsers of messages, each with texts; a message must contain one of them.
+#: Parsers of messages, each with strings; a message must contain one of them.
 _READERS: tuple[tuple[tuple[str, ...], Callable[[str], LogEvent | None]], ...] = (
     ((" rank ",), comm),
     (("nranks ",), nranks),

@@ -68,7 +68,7 @@ class IbDevice:
 
 @dataclass(frozen=True)
 class Hca:
-    """An HCA in NCCL's log, over all hosts, and its network channels."""
+    """An HCA in NCCL's log, across all hosts, and its network channels."""
 
     name: str
     port: int

@@ -12,10 +12,10 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 #: NCCL's name and a level; only RCCL uses ERROR.
 LEVEL = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
-#: A log collector's time stamp, which may be followed directly by text.
+#: A log collector's timestamp, which may be followed directly by text.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
 _HOST = re.compile(r"(?:(?<![\w.-])|(?<=^-))([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
-#: Text that NCCL before 2.12 printed without a line end, so the next message follows it directly.
+#: Text that NCCL before 2.12 printed without a newline, so the next message follows it directly.
 _VERSION_BEFORE = re.compile(r"(?<=NCCL version )[\d.]{3,10}[\w.-]{0,20}\+(?:cuda|hip)\d{1,2}\.\d")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d\s")
 #: The start of a table row that an NCCL message interrupted; a number may precede the host name directly.

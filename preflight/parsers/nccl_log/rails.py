@@ -17,9 +17,9 @@ MIXED = b""
 
 
 def left_out(before: bytes, mask: int) -> bool:
-    """Return whether an end is not in the sample, by its channel and sender.
+    """Return whether the sample leaves out an end, by its channel and sender.
 
-    Both ends of a connection start with these, so the sample has both or neither.
+    Both ends of a connection start with the same channel and sender, so the sample has both or neither.
     """
     return mask != 0 and crc32(before[:16]) & mask != 0
 

@@ -123,8 +123,8 @@ def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
 def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Missing, ...]:
     """Return the ranks for which their peers waited.
 
-    Empty unless at least two ranks, and half of all ranks, are in the log; a log with fewer is that of some ranks. The
-    log of one of several hosts does not cover the ranks before its first and after its last one.
+    Empty unless at least two ranks, and half of all ranks, are in the log; a log of fewer ranks shows only some of
+    them. If the log is that of one of several hosts, the ranks before its first and after its last one are not covered.
     """
     for (_, nranks), comm in _waiting(tally):
         began = comm.started | comm.completed

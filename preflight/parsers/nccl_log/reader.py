@@ -142,7 +142,7 @@ def _pieces(paths: Sequence[Path], *, several: bool) -> list[_Piece]:
 
 
 def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
-    """Divide the pieces among processes, in order; plain files are split at line ends."""
+    """Divide the pieces among processes in order; plain files are split between lines."""
     total = sum(piece.size for piece in pieces)
     number = max(1, min(processes, total // _WORTH_A_PROCESS, _MOST_PROCESSES))
     share = total / number
@@ -195,7 +195,7 @@ def _processes() -> int:
 
 
 def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
-    """Scan the first share here and the rest in child processes; merge in order."""
+    """Scan the first share here, all others in child processes; merge in order."""
     context = multiprocessing.get_context("fork") if len(shares) > 1 else None
     helpers = []
     for share in shares[1:]:
@@ -249,7 +249,7 @@ def _scan_pieces(pieces: Iterable[_Piece], select: bool) -> ScannedLog:
 
 
 def _count_lines(stream: BinaryIO, end: int) -> int:
-    """Count the line ends up to a position, and leave the stream there."""
+    """Count the newlines up to a position, and leave the stream there."""
     number = 0
     while end > 0 and (data := stream.read(min(CHUNK, end))):
         number += data.count(b"\n")

@@ -41,7 +41,7 @@ _BEGUN = re.compile(
     rb"(?P<level>\[?(?:(?:NCCL|nccl)\b[ _:|-]{0,3})?(?:INFO|WARN|info|warn)?\]?[:|]?\s+)?(?P<message>.*)",
     re.DOTALL,
 )
-#: A level in a spelling that NCCL does not use: with more blanks, a colon or brackets.
+#: A level in a spelling that NCCL does not use: with more spaces, a colon or brackets.
 _SPELLED = re.compile(
     rb"\[?\bNCCL(?:\s{1,8}|[_:|-])\[?(?P<level>INFO|WARN)(?:\s?[:|]|\])?\s+(?=(?P<message>\S.*))", re.DOTALL
 )

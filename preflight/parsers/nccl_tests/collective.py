@@ -133,7 +133,7 @@ def _unchecked_in_place(row: Row) -> bool | None:
 def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | None) -> tuple[str, ...]:
     """Return descriptions of columns that contradict the collective and ranks.
 
-    The collective, the number of ranks or the figures may be wrong. busbw may differ from algbw times its factor by 1 %
+    The collective, the number of ranks or the figures may be wrong. busbw may differ from algbw times its factor by 1%
     and by rounding to two decimals.
     """
     if collective is None or ranks is None or ranks < 2:

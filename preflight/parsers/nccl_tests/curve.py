@@ -96,7 +96,7 @@ def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> t
 
 
 def rises(points: Sequence[Point]) -> float | None:
-    """Return the rise of busbw over the last doubling (0.1 is 10 %), or None."""
+    """Return the rise of busbw over the last doubling (0.1 is 10%), or None."""
     if len(points) < 2:
         return None
     last = points[-1]

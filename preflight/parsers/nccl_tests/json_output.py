@@ -1,6 +1,6 @@
 """Parser of nccl-tests' JSON output (``-J FILE``, since 2.17.3).
 
-Its booleans are strings, NaN is the string "nan", and ``root`` is padded with blanks. ``env`` is the environment of the
+Its booleans are strings, NaN is the string "nan", and ``root`` is padded with spaces. ``env`` is the environment of the
 process, which is not read.
 """
 

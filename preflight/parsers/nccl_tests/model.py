@@ -27,7 +27,7 @@ class IterationTimes:
     def quantile(self, share: float) -> float | None:
         """Return a percentile by nearest rank (0.99 is the 99th), or None.
 
-        With 95 % confidence, at least one iteration must be above it, which needs 299 iterations for 0.99 and 2,995 for
+        With 95% confidence, at least one iteration must be above it, which needs 299 iterations for 0.99 and 2,995 for
         0.999.
         """
         if not self.times_us or len(self.times_us) < fewest_iterations(share):
@@ -36,7 +36,7 @@ class IterationTimes:
 
 
 def fewest_iterations(share: float) -> int:
-    """Return the number of iterations that a percentile needs for 95 % confidence."""
+    """Return the number of iterations that a percentile needs for 95% confidence."""
     return math.ceil(math.log(0.05) / math.log(share))
 
 

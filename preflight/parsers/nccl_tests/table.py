@@ -1,6 +1,6 @@
 """Table of an nccl-tests report: columns, and rows that may be interrupted.
 
-nccl-tests prints a row in three parts (size, out of place, in place) without line ends between them. An NCCL message
+nccl-tests prints a row in three parts (size, out of place, in place) without newlines between them. An NCCL message
 may therefore interrupt a row, and a run may end within it.
 """
 
@@ -253,7 +253,7 @@ def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
 
 
 def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:
-    """Return the values at the start of a text, and the rest.
+    """Return the values at the start of a text, and the remaining text.
 
     The first four columns of a half are numbers; columns that options add may be words (-U adds algo, proto, …).
     """

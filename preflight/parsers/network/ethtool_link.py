@@ -40,7 +40,7 @@ _SPEED_LINE = re.compile(r"\s*Speed:\s+(?:\d{1,7}Mb/s|Unknown!.{0,20})\s*")
 _DUPLEX_LINE = re.compile(r"\s*(?:Duplex:\s+\w{2,8}!?.{0,10}|Link detected:\s+\w{2,3}.{0,40})")
 
 
-#: A line of the output whose leading blanks are lost: fields, modes, or enabled messages.
+#: A line of the output whose indentation is lost: fields, modes, or enabled messages.
 _LINK_FIELD = re.compile(
     r"\s*(?:(?:(?:Supported|Supports|Advertised|Link partner advertised) [\w -]{4,30}|Speed|Lanes|Duplex|Port|PHYAD"
     r"|Transceiver|Auto-negotiation|MDI-X|Wake-on|SecureOn password|Current message level|Link detected"
@@ -85,7 +85,7 @@ def _fastest(lines: Lines, at: int, end: int) -> float | None:
 def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
     """Read the fields starting at a line."""
     head = _LINK_HEAD.fullmatch(lines[at].text)
-    flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page removed the blanks
+    flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page removed the spaces
 
     # modes continue on indented lines without a name
     def belongs(text: str) -> bool:

@@ -58,7 +58,7 @@ def begins(lines: Lines, at: int) -> bool:
 MOST_COUNTERS = 50_000
 
 
-#: An indented line that belongs to the list, but has a text instead of a number.
+#: An indented line that belongs to the list, but has text instead of a number.
 _NO_NUMBER = re.compile(r"[ \t]{2,12}([a-z][\w .\[\]-]{1,60}): ([^\d\s-].{0,200})")
 
 

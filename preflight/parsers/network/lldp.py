@@ -55,7 +55,7 @@ class Neighbour:
 def parse(text: str) -> dict[str, Neighbour]:
     """Read the neighbours by interface; raises ValueError.
 
-    An interface with several neighbours is left out, because a bridge must be in between.
+    An interface with several neighbours is left out, because there must be a bridge in between.
     """
     try:
         value = json_limits.text(text)
@@ -77,7 +77,7 @@ def _interfaces(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _list(holder: Any, key: str) -> list[Mapping[str, Any]]:
-    """Return the list of objects under a key; json0 prints every value as one."""
+    """Return the list of objects under a key; json0 prints every value as a list."""
     found = holder.get(key, []) if isinstance(holder, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise ValueError(f"{key} is not a list of objects")

@@ -137,7 +137,7 @@ def summary(networks: tuple[PodNetwork, ...]) -> str:
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
     """Return the end and the networks of a truncated list.
 
-    The last network may be incomplete; it then has its complete members.
+    The last network may be incomplete; only its complete members are returned.
     """
     headless = _NEXT_NETWORK.fullmatch(lines[at].text)
     begun = next((index for index in range(at, min(at + 3, len(lines))) if "[" in lines[index].text), at)
@@ -211,7 +211,7 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
     if len(rest) > 1 and '\\"' in rest[1].text:  # quotes escaped for the shell
         rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]
-    # `kubectl describe` continues on lines that start with blanks
+    # `kubectl describe` continues on lines that start with spaces
     result = json_at(rest, 0)
     return (at + result[0], result[1]) if result and _is_status(result[1]) else None
 

@@ -75,7 +75,7 @@ def _columns(text: str) -> list[str]:
 def _row(columns: list[str], text: str, line: int) -> MonitorRow | None:
     if match := _ENTITY.match(text):
         text = f"{match[1]} {text[match.end() :]}"
-    # a command may contain blanks
+    # a command may contain spaces
     cells = text.split(None, len(columns) - 1) if columns[-1] == "command" else text.split()
     if len(cells) != len(columns):
         return None

@@ -1,7 +1,7 @@
-"""``nvidia-smi -q`` without line ends.
+"""``nvidia-smi -q`` without line breaks.
 
-A web page or chat joined the lines: ``MIG Mode Current : N/A Pending …``. The text is split at known field
-names. A value that precedes an unknown name is left out, because its end is unknown.
+A web page or chat joined the lines: ``MIG Mode Current : N/A Pending …``. The text is split at known field names. A
+value that precedes an unknown name is left out, because its end is unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_glued(text: str) -> bool:
 
 
 def apart(text: str) -> list[str]:
-    """Split a joined line into fields (``name : value``) and section heads."""
+    """Split a joined line into fields (``name : value``) and section headings."""
     found: list[str] = []
     if banner := _BANNER.search(text):
         found.append(banner[0])

@@ -13,7 +13,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import ParseGap
 
-#: Name -> a text, a tree, or, for processes and MIG instances, a list of trees.
+#: Name -> a string, a tree, or, for processes and MIG instances, a list of trees.
 Tree = dict[str, Any]
 
 #: Maximum levels of a tree; the tool prints five. Deeper levels are merged with the last one (text) or left out (XML).
@@ -25,7 +25,7 @@ _NO_ANSWER = r"gpu is lost|gpu requires reset|unknown error|err!"
 NOT_REPORTED = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED})\]?")
 #: Text printed instead of a value if the driver or the GPU does not answer.
 NO_ANSWER = re.compile(rf"(?i)\[?({_NO_ANSWER})\]?")
-#: All texts printed instead of a value, and the empty string.
+#: All strings printed instead of a value, and the empty string.
 NO_DATA = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED}|{_NO_ANSWER}|insufficient permissions|not found)\]?|")
 #: A sentence printed instead of a value.
 REFUSAL = re.compile(r"(?is).*(?:error|lost|requires reset|insufficient permissions|not found|err!).*")
@@ -63,7 +63,7 @@ def value_at(tree: Mapping[str, Any], path: str) -> Any:
 
 
 def has_data(value: Any) -> bool:
-    """Return whether an item is a value, and not a text printed instead of one."""
+    """Return whether an item is a value, and not a message printed instead of one."""
     return isinstance(value, str) and not NO_DATA.fullmatch(value)
 
 
@@ -85,7 +85,7 @@ def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def numbers(tree: Any) -> dict[str, Any] | None:
-    """Return the values of a section by name, as numbers, flags or texts.
+    """Return the values of a section by name, as numbers, flags or strings.
 
     Nested sections are nested dictionaries. The result is None if the section is missing, N/A or empty.
     """

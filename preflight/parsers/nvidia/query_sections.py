@@ -1,7 +1,7 @@
 """The sections of ``nvidia-smi -q``, and the fields of each.
 
-They show where a field belongs if the indentation or the head of its section is lost. The sections are in the order of
-the output, and cover drivers from R410 to R590.
+They show where a field belongs if the indentation or the heading of its section is lost. The sections are in the order
+of the output, and cover drivers from R410 to R590.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested func
 class FieldLine:
     """One line of the output: its indentation, name and value.
 
-    The head of a section has the value None.
+    The heading of a section has the value None.
     """
 
     depth: int
@@ -174,7 +174,7 @@ def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
 
 
 def _section(name: str, head: bool, here: Path) -> Path:
-    """Return the section that a field belongs to, or that a head opens.
+    """Return the section that a field belongs to, or that a heading opens.
 
     ``here`` is the section of the line before.
     """
@@ -189,7 +189,7 @@ def _section(name: str, head: bool, here: Path) -> Path:
 
 
 def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
-    """Return whether a line is the head of a known section.
+    """Return whether a line is the heading of a known section.
 
     At least two lines must be below it, and all of them must fit the section.
     """
@@ -198,13 +198,13 @@ def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
 
 
 def is_top(entry: FieldLine) -> bool:
-    """Return whether a line is a top-level field or section head of a GPU."""
+    """Return whether a line is a top-level field or section heading of a GPU."""
     name = key(entry.name)
     return name in TOP or (entry.value is None and (name,) in _CHILDREN)
 
 
 def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
-    """Return the number of leading entries without a section head, and their section.
+    """Return the number of leading entries without a heading, and their section.
 
     The section is None if none fits, or if several fit equally well.
     """
@@ -226,7 +226,7 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
 def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
     """Return whether a line is at the top level of a GPU.
 
-    Such a line is the head of a section, or a field of the GPU itself.
+    Such a line is the heading of a section, or a field of the GPU itself.
     """
     name = key(entry.name)
     if entry.value is None:

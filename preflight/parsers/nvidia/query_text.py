@@ -46,7 +46,7 @@ _OWN_NAMES = re.compile(
 _OWN_NEAR, _OWN_LEAST = 14, 3
 #: Maximum lines of an unknown section.
 _NEW = 20
-#: Maximum length of a section head.
+#: Maximum length of a section heading.
 _HEAD = 50
 _REASONS_HEAD = re.compile(r"Clocks (?:Throttle|Event) Reasons")
 
@@ -152,7 +152,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
                 break
             entry = _entry(match)
             if here is general and not entry.depth and _OTHERS.match(text) and key(entry.name) not in _GENERAL:
-                break  # a field of another tool: nvidia-smi puts blanks before the colon
+                break  # a field of another tool: nvidia-smi puts spaces before the colon
             if here is not general and not entry.depth and here and here[-1].depth and not _of_gpu(lines, end):
                 break  # unrelated text starts at the margin
             if (
@@ -174,7 +174,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
 
 
 def _opens(lines: Lines, at: int) -> bool:
-    """Return whether an unindented name is the head of a section.
+    """Return whether an unindented name is the heading of a section.
 
     It is the name of a known section, or has a field below it.
     """
@@ -199,7 +199,7 @@ def _of_gpu(lines: Lines, at: int) -> bool:
 
 
 def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
-    """Return whether an unindented name is the head of a newer driver's section.
+    """Return whether an unindented name is the heading of a newer driver's section.
 
     Unindented lines must precede it, and a known name must follow within a few lines.
     """

@@ -54,7 +54,7 @@ def _within(text: str) -> int | None:
 
 
 def _leads_to_piece(lines: Lines, at: int) -> bool:
-    """Return whether only simple elements and end tags precede an identifying one."""
+    """Return whether only leaf elements and end tags precede an identifying element."""
     for line in lines[at + 1 : at + _AHEAD]:
         if _XML_PIECE.fullmatch(line.text):
             return True

@@ -26,7 +26,7 @@ LEGEND_LINE = re.compile(
 )
 
 _CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
-#: A row that lost the blanks between its cells. If a number follows ``NV4`` directly, the end of the code is unknown.
+#: A row that lost the spaces between its cells. If a number follows ``NV4`` directly, the end of the code is unknown.
 _TIGHT_NAME = re.compile(rf"(\s*(?:GPU|NIC)\d{{1,2}})(?=\s*(?:{_CELLS}|NV\d))")
 #: Prefix of a number that directly followed a code; the next number may be joined to it in turn.
 GLUED = "="
@@ -36,7 +36,7 @@ _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
 _COMPLETE_CELL = re.compile(rf"(?:{CODE.pattern})|{_CODES_GLUED}|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
 _LONGEST_GLUED = 80
-#: A fragment of a word that a line end split.
+#: A fragment of a word that a line break split.
 _CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
 _PIECES = "|".join(sorted({re.escape(code[a:b]) for code in _CODES for a in range(4) for b in range(a + 1, 5)}))
 _FRAGMENT = re.compile(rf"(?:{_PIECES}|N?V?\d{{0,3}}|(?=.*\d)[\d,-]{{1,60}})")
@@ -55,7 +55,7 @@ _LONGEST_HEADER = 4000
 
 
 def cleaned(text: str) -> str:
-    """Return a line without Markdown bars, and with blanks restored between cells."""
+    """Return a line without Markdown bars, and with spaces restored between cells."""
     if match := _TIGHT_NAME.match(text):
         text = match[1] + " " + _TIGHT_END.sub(rf"\1 {GLUED}", text[match.end() :])
     return text.replace("|", " ") if text.count("|") > 2 else text

@@ -1,6 +1,6 @@
 """The text of ``nvidia-smi topo -m`` and ``-mp``, complete or truncated.
 
-It has a header, rows and a legend. Pastes turn tabs into blanks, so rows are split at white space, and columns are
+It has a header, rows and a legend. Pastes turn tabs into spaces, so rows are split at whitespace, and columns are
 found by name, not by position. A row with fewer codes than columns is truncated, and not used.
 """
 

@@ -35,7 +35,7 @@ class Topology:
     def bridged(self) -> bool:
         """Whether NVLink bridges connect the GPUs in pairs.
 
-        There are more than two GPUs, and no GPU has NVLink to more than one other.
+        True if there are more than two GPUs, and no GPU has NVLink to more than one other.
         """
         rows = [self.links[gpu] for gpu in self.gpus if gpu in self.links]
         partners = [sum(row.get(other, "").startswith("NV") for other in self.gpus) for row in rows]

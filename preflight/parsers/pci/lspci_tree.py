@@ -5,7 +5,7 @@ r"""``lspci -t``, ``-tv`` and ``-tvnn``: the tree of buses and its addresses.
      |                        \-00.1  NVIDIA Corporation Device 10ef
      \-[0000:00]---1f.0  …
 
-A device is on the bus of the bridge to its left. Columns are not counted, because pastes lose blanks. Instead, a bar
+A device is on the bus of the bridge to its left. Columns are not counted, because pastes lose spaces. Instead, a bar
 marks a bridge with more devices below, and ``\-`` marks the last device of a bridge.
 """
 

@@ -24,7 +24,7 @@ _PERF_HEAD = re.compile(
     r"(?:Lid (\d{1,5})|DR path [\d ;,a-z]{1,200}?) port (\d{1,3})\b.*",
     re.IGNORECASE,
 )
-#: The end of the head, if an e-mail wrapped it.
+#: The end of the head, if an email wrapped it.
 _PERF_HEAD_END = re.compile(
     r"\s*(?:\(?CapMask\d?:\s*)?(?:0x[0-9a-fA-F]{4,8}\s*)?(?:CapMask2:\s*0x[0-9a-fA-F]{4,8})?\)\s*"
 )

@@ -22,7 +22,7 @@ HINTS = ()
 _VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3}){1,8}|-?\d{1,30})"
 _BETWEEN = r"(?:\s*[:=]\s*|\s+)"  # between a name and its value
 _PORT = r"(?:(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})/)?(?:hw_counters|counters)"
-#: Some counter names of irdma contain blanks.
+#: Some counter names of irdma contain spaces.
 _PATH = (
     rf"(?:\S{{0,300}}?/)??{_PORT}/(?P<name>[A-Za-z]\w{{2,60}}(?:(?: [A-Za-z]\w{{0,20}}){{1,4}}(?=\s?(?:[:=]|<==|$)))?)"
 )
@@ -61,7 +61,7 @@ class _Rows:
         self.counters: dict[str, int] = {}
         self.by_port: dict[str, dict[str, int]] = {}
         self._where: str | None = None
-        self._linked = False  # in ``rdma statistic``, where names and values continue across line ends
+        self._linked = False  # in ``rdma statistic``, where names and values continue across line breaks
         self.waiting: str | None = None  # the name that precedes its value
 
     def take(self, text: str) -> bool:

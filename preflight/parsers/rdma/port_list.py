@@ -148,7 +148,7 @@ class PortListBuilder:
         self._port: PortLines | None = None
 
     def name_alone(self, name: str | None) -> None:
-        """Set the device of all ports if the list names none."""
+        """Set the device of all ports if the list names no device."""
         if name and not self.devices:
             for port in self.ports:
                 port.device = name

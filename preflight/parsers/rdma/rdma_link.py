@@ -41,7 +41,7 @@ _CAPABILITIES = re.compile(r"\s+caps:\s*<.*|\s+[A-Z][A-Z0-9_]+(?:, [A-Z][A-Z0-9_
 
 
 def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
-    """Return a link and the index after it, or None; an e-mail may have wrapped it."""
+    """Return a link and the index after it, or None; an email may have wrapped it."""
     if at >= len(lines):
         return None
     text = lines[at].text

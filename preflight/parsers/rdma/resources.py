@@ -19,7 +19,7 @@ _LINE = re.compile(r"\s*\d{1,4}: ([A-Za-z][\w.-]{1,63}): ((?:[a-z_]{2,16} \S{1,6
 
 @dataclass(frozen=True)
 class RdmaDevice:
-    """A device with ``node_type`` and ``fw``, or numbers of ``qp``, ``cq``, ``mr``."""
+    """A device with ``node_type`` and ``fw``, or counts of ``qp``, ``cq``, ``mr``."""
 
     name: str
     fields: Mapping[str, str]

@@ -21,7 +21,7 @@ Fields = Mapping[str, "Fields | None"]
 _INTERFACE = re.compile(r"Ethernet[0-9]{1,4}(?:/[0-9]{1,3}){0,2}")
 #: The beginning of an answer: a line that begins with a brace.
 _BEGIN = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
-_LONGEST = 200  # maximum characters of a text
+_LONGEST = 200  # maximum characters of a string
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Commands that query a switch with Linux and FRRouting, and their answers.
 
-Cumulus Linux is one of them; its NVUE (``nv show … -o json``) is not read, as no recorded answer was available.
+One such system is Cumulus Linux; its NVUE (``nv show … -o json``) is not read, as no recorded answer was available.
 Sources: iproute2 6.1, lldpd 1.0 and FRRouting 8.4 on Linux; FRRouting's manual (``show bgp summary json``).
 """
 
@@ -21,7 +21,7 @@ NEIGHBOURS, BGP = lldp.LLDP.removeprefix("cmd:"), "vtysh -c 'show bgp summary js
 #: A port at the front of a switch, or a part of one.
 _PORT = re.compile(r"swp[0-9]{1,4}(?:s[0-9]{1,2})?|Ethernet[0-9]{1,4}")
 _SPEED_LINE = re.compile(r"/sys/class/net/([^/\s]{1,64})/speed:(-?[0-9]{1,9})")
-_LONGEST = 200  # maximum characters of a text
+_LONGEST = 200  # maximum characters of a string
 
 #: Forms of each command, without `sudo` and quotes.
 _TYPED = {

@@ -14,7 +14,7 @@ from typing import Any
 from preflight.evidence import json_limits
 from preflight.parsers.switch import show_commands
 
-_LONGEST = 200  # maximum characters of a text
+_LONGEST = 200  # maximum characters of a string
 _PORT = re.compile(r"Eth(?:ernet)?([0-9]{1,4}(?:/[0-9]{1,3}){1,2})")
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,20}(?:\.[0-9]{1,6})?)(?:\s*(?:dBm|C))?\s*")
 #: Words for an absent value.

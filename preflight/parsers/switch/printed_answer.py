@@ -135,7 +135,7 @@ def _columns(lines: Lines, at: int) -> _Columns | None:
 
 
 def _pauses(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns; those of pauses get the direction that the first one names."""
+    """Return the columns; those of pauses get the direction in the first one's name."""
     way = names[0].partition(" ")[2]
     return ("Port", *(f"{way.upper()}_{name}" for name in names[1:])) if way in ("Rx", "Tx") else tuple(names)
 

@@ -40,7 +40,7 @@ class PrintedPort:
 
     @property
     def management(self) -> bool:
-        """Whether the port carries no traffic of jobs."""
+        """Whether the port carries no job traffic."""
         return _MANAGEMENT.fullmatch(self.name) is not None
 
 

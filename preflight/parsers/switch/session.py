@@ -1,7 +1,7 @@
 """Terminal sessions with a switch: prompts, commands and answers.
 
 A prompt is the host name, a mode in parentheses, and ``#`` or ``>``; a time or a supervisor may be between them. That
-of a Linux shell is ``user@host:folder$``, with the VRF before the folder. Sources: EOS user manual (command-line
+of a Linux shell is ``user@host:directory$``, with the VRF before the directory. Sources: EOS user manual (command-line
 interface), NX-OS fundamentals guide, Cumulus Linux user guide.
 """
 

@@ -57,7 +57,7 @@ class TorchOutput:
 
 
 def begins(text: str) -> bool:
-    """Return whether the start of a text may be a trace or a dump; takes little time."""
+    """Return whether a trace or a dump may begin in a text; this is a cheap test."""
     return _SIGN.search(text) is not None
 
 

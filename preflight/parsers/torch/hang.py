@@ -105,7 +105,7 @@ def _hang(
 def _stuck(called: _Called, joined: int) -> int | None:
     """Return the collective in which ranks wait, or None.
 
-    A rank that shows no end of a call has completed it all the same if it has completed a later one, or if any rank
+    Even a rank that does not show the end of a call has completed it if it has completed a later one, or if any rank
     has completed a later one that needs all ranks: the rank records the end later, or its dump is older.
     """
     later, late = [], False

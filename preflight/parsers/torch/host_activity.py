@@ -41,7 +41,7 @@ class HostActivity:
         self.complete = True
 
     def ran(self, begin: float, end: float) -> None:
-        """Record an operator or a runtime call; times are microseconds."""
+        """Record an operator or a runtime call; times are in microseconds."""
         if self._noted <= begin and end < self._noted + _BIN_US:  # usually in the last recorded millisecond
             return
         if end - begin > _BIN_US:

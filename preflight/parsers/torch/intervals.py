@@ -137,7 +137,7 @@ class Coverage:
         return self.until(end) - self.until(begin) if end > begin else 0.0
 
     def begun(self, instant: float) -> float:
-        """Return the start of the interval up to or around an instant, else the instant."""
+        """Return the start of the interval that extends to an instant, else the instant."""
         at = bisect_left(self._begins, instant) - 1
         return self._begins[at] if at >= 0 and self._ends[at] >= instant else instant
 

@@ -168,7 +168,7 @@ class Values:
         return batch
 
     def _next(self) -> str:
-        """Return the next character other than blanks and commas; empty at the end."""
+        """Return the next character other than whitespace and commas; empty at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             assert match

@@ -29,7 +29,10 @@ class MemoryCopies:
         self._largest = max(self._largest, amount)
 
     def document(self) -> dict[str, Any] | None:
-        """Return the highest rate, as kernels slow down copies; None for too few copies."""
+        """Return the highest rate; None for too few copies.
+
+        Kernels that run at the same time slow copies down.
+        """
         if len(self._rates) < _ENOUGH:
             return None
         return {"count": len(self._rates), "bytes": self._largest, "bytes_per_s": round(max(self._rates))}

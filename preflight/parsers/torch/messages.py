@@ -34,7 +34,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Stall:
-    """All unfinished messages, and the ranks that cause them to wait."""
+    """All unfinished messages, and the ranks that block them."""
 
     waits: tuple[Wait, ...]
     unclear: tuple[tuple[int, str], ...]  # (rank, its call) if the entry names no peer

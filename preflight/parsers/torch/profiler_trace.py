@@ -1,7 +1,7 @@
 """Traces of PyTorch's profiler: steps, kernels, collectives, waiting.
 
-The file is Kineto's Chrome trace JSON. Its times are microseconds; those in the facts are milliseconds. A collective's
-kernel runs from its own rank's call until all ranks have finished, so it includes waiting for other ranks.
+The file is Kineto's Chrome trace JSON. Its times are in microseconds; those in the facts, in milliseconds. A
+collective's kernel runs from its own rank's call until all ranks have finished, so it includes waiting for other ranks.
 ``trace_names`` has the names of events, and ``trace_facts`` makes the facts.
 """
 

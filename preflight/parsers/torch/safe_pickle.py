@@ -1,7 +1,7 @@
 """Reader of pickles with plain values, which does not unpickle them.
 
 PyTorch's flight recorder writes such files. Unpickling could run arbitrary code, so instructions are only decoded
-(``pickletools``). Those that create numbers, texts, lists, tuples and dictionaries are interpreted; a file with any
+(``pickletools``). Those that create numbers, strings, lists, tuples and dictionaries are interpreted; a file with any
 other instruction, or with too many instructions, is rejected.
 """
 
@@ -53,7 +53,7 @@ def plain_values(data: bytes) -> Any:
     memo: dict[int, Any] = {}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # about escapes in texts
+            warnings.simplefilter("ignore", DeprecationWarning)  # about escapes in strings
             for number, (instruction, argument, position) in enumerate(pickletools.genops(data)):
                 if number > MOST:
                     raise UnsafePickle(f"the pickle has more than {MOST} instructions; it was not unpickled")

@@ -1,10 +1,10 @@
 """Breakdown of step time: each instant of a GPU belongs to one part.
 
-Computation takes precedence over communication, and both over copies; the rest is idle. Idle time while the data loader
-runs is attributed to the data. Other idle time is attributed to a wait of the CPU for the GPU, if it starts during or
-just after one; otherwise to the data before the first copy of a step to the GPU, and to the CPU in all other cases.
-Each of these ends when the next activity has been launched. The rest, and idle time before an activity with an unknown
-launch, is other idle time. Times are in microseconds.
+Computation takes precedence over communication, and both over copies; at any other time, the GPU is idle. Idle time
+while the data loader runs is attributed to the data. Other idle time is attributed to a wait of the CPU for the GPU, if
+it starts during or just after such a wait; otherwise to the data before the first copy of a step to the GPU, and to the
+CPU in all other cases. Each of these parts ends when the next activity has been launched. Idle time after that, or
+before an activity with an unknown launch, is other idle time. Times are in microseconds.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class StepShades(NamedTuple):
 
 
 def shades(steps: Mapping[int, Stretch], busy: BusyTime) -> dict[int, StepShades]:
-    """Return the shares of the longest steps, by step number; times are microseconds."""
+    """Return the shares of the longest steps, by step number; times in microseconds."""
     if not steps:
         steps = {UNMARKED: (busy.begin, busy.end)}
     longest = sorted(steps, key=lambda number: steps[number][0] - steps[number][1])[:MOST_STEPS]

@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event; its times are microseconds, or NaN if missing."""
+    """An event; its times are in microseconds, or NaN if missing."""
 
     phase: str = ""
     category: str = ""

@@ -26,7 +26,7 @@ _MOST_SHAPES, _LONGEST = 4096, 4000
 
 @dataclass(frozen=True)
 class _Shape:
-    """Lines that are equal except for digits; not read here without a pattern."""
+    """Lines that are equal except for digits; not read here if there is no pattern."""
 
     fields: StepFields | None  # None: not step lines
     pattern: re.Pattern[str] | None = None

@@ -30,7 +30,7 @@ def _number(rank: str) -> int | str | None:
 
 
 def _same(errors: tuple[LoggedError, ...], error: LoggedError, name: str) -> str:
-    """Return a value of an error, or the only one of those with its signature."""
+    """Return a value of an error; if it has none, the only value of its signature."""
     values = {getattr(other, name) for other in errors if other.signature is error.signature} - {""}
     return getattr(error, name) or (values.pop() if len(values) == 1 else "")
 

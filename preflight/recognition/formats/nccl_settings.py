@@ -101,8 +101,8 @@ def _settings(lines: Lines) -> list[_Listed]:
 def commands(lines: Lines, alone: bool) -> list[TextPart]:
     """Return the settings on command lines, one part per command.
 
-    ``alone`` states that the text has no other part. Else a line must be a command from its first word, so that a
-    sentence about a setting is none; so must a command with a single setting.
+    ``alone`` states that the text has no other part. Otherwise, or for a single setting, the line must be a command
+    from its first word on, because a sentence may also contain a setting.
     """
     found = []
     at = 0

@@ -142,7 +142,7 @@ def lowered(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def shortened(findings: Iterator[Finding], most: int, every: Container[Status] = ()) -> Iterator[Finding]:
-    """Yield the first findings, and one per status that summarises the rest.
+    """Yield the first findings, and one per status that summarises all others.
 
     All findings whose status is in ``every`` are yielded.
     """

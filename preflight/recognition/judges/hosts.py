@@ -111,7 +111,7 @@ def _unequal(
 
 
 def _place(number: int, part: PastedValue) -> str:
-    """Return the origin of other values; unnamed files may be of one host."""
+    """Return where other values were found; unnamed files may be of one host."""
     plural = "s" if number > 1 else ""
     return f"in {number} other file{plural}" if part.files else f"on {number} other host{plural} in this text"
 

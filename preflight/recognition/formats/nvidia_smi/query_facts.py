@@ -100,7 +100,7 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
         return _get(tree, *names)
 
     def word(*names: str) -> str | None:
-        """Return a text, or None; a damaged document may have elements in its place."""
+        """Return a string, or None: a damaged document may have elements in its place."""
         found = first(*names)
         return found if isinstance(found, str) else None
 
