@@ -110,9 +110,9 @@ def _plain(text: str) -> tuple[str, ...]:
 def fold(names: Iterable[str], brackets: int = 1) -> str:
     """Return names as one folded list (``gpu[001-063]``); empty for none.
 
-    A folded name has at most ``brackets`` pairs of brackets, counted from its end: Slurm does not accept a second one
-    everywhere. The library's
-    folding takes 4 minutes for 10,000 names such as ``ip-10-3-141-59``; this one is linear.
+    A folded name has at most ``brackets`` pairs of brackets, counted from its end, because Slurm does not accept a
+    second pair everywhere. ClusterShell's folding takes 4 minutes for 10,000 names such as ``ip-10-3-141-59``; this one
+    is linear.
     """
     names = list(dict.fromkeys(names))
     if not all(map(is_name, names)):

@@ -20,7 +20,7 @@ MANY = 3
 #: Minimum number of faults of one port that are not chance, if it has three times the average of all ports.
 _FAR_FROM_CHANCE = 6
 
-#: Maximum number of leaves with the faults of 30% of the nodes that are separate causes; more fail together.
+#: Maximum number of leaves that are separate causes of faults on 30% of the nodes; more of them fail together.
 _FEW_LEAVES = 5
 
 #: Title prefix that names the common place of similar faults.

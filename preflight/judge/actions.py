@@ -17,8 +17,8 @@ def action_of(check: Check, finding: Finding) -> str:
     """Return the action of a finding.
 
     A pass or skip requires no action, and an excused finding is monitored. Otherwise, the finding's own action counts.
-    Without one, a failure has the action of its check; a warning has it only if it involves no hardware work, and is
-    otherwise monitored, as is an unknown result.
+    Without one, a failure has the action of its check, or the default; a warning has that of its check if this involves
+    no hardware work. Other warnings, and unknown results, are monitored.
     """
     if finding.status in (Status.PASS, Status.SKIP):
         return "none"

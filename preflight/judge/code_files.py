@@ -26,7 +26,7 @@ _OURS = ("__init__.py", "_startup", "bench", "checklist", "checks", "collector",
          "expectations", "facts", "incidents", "judge", "layout", "model", "nodeset.py", "parsers", "probes",
          "recognition", "reports", "schemas", "textprep", "version.py")  # fmt: skip
 
-#: Endings of their files, and packages whose other files are for pages.
+#: Endings of the files that count, and packages in which only Python files do.
 _ENDINGS, _ONLY_CODE = (".py", ".json", ".toml", ".txt"), ("reports",)
 
 #: Generated from the other files; absent in a clone that was not installed.

@@ -55,7 +55,7 @@ def document(evidence_document: Mapping[str, Any], wanted: Mapping[str, Any]) ->
     complete = wanted["complete"] or _is_sick(result) or (wanted["windowed"] and not result.windowed)
     if not complete:
         quoted = set(_quoted(result, facts, checks))
-        verdict["values"] = encoded(facts.fleet_answers)  # with those that only equal nodes need
+        verdict["values"] = encoded(facts.fleet_answers)  # again: ``_quoted`` adds values
         records = {key: record for key, record in evidence.records.items() if key in quoted}
         evidence = Evidence(evidence.node, evidence.collected_at, records, evidence.collector)
     return node_result.dump(evidence.node, verdict, dump(evidence), complete)

@@ -140,7 +140,7 @@ class RankPlacement:
         return ranks
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
-        """Yield one of several equally shaped groups with the same spread.
+        """Yield the groups, all of one shape, that may differ in their spread.
 
         If ranks fill node by node, groups that start at the same offset in a unit have the same spread.
         """

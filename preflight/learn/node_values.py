@@ -51,7 +51,7 @@ class NodeValues:
     netdev_mtu: int | None = None
     point_to_point: bool | None = None
     pfc: tuple[int, ...] | None = None  # priorities with PFC, the same on every rail
-    ecn: bool | None = None  # on for the priority with PFC, both ways
+    ecn: bool | None = None  # on for the priority with PFC, in both directions
     trust: str | None = None
     dcbx: str | None = None
     checkpoints: str | None = None
@@ -63,7 +63,7 @@ class NodeValues:
     numa_nodes: int | None = None
     nvme: int | None = None
     swap: bool | None = None
-    mounts: Mapping[str, tuple[str, bool]] = declare(default_factory=dict)  # place -> type, writable
+    mounts: Mapping[str, tuple[str, bool]] = declare(default_factory=dict)  # mount point -> type, writable
     missed: Mapping[str, tuple[str, ...]] = declare(default_factory=dict)  # key -> failed checks of the node
 
 

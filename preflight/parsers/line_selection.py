@@ -39,7 +39,7 @@ _STEP = re.compile(
     rb"elapsed time per iteration|train_step_timing|\btps:|SamplesPerSec=|iter time \(s\)|\'loss\':|it/s|s/it"
     rb"|(?i:\b(?:step|iter).{0,160}\bloss\b)"
 )
-#: A row of nccl-tests, or the end of one; a host name may precede it without a blank.
+#: A row of nccl-tests, or the end of one; a host name may precede it without a space.
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
 _ROW = rb"\d\s{1,40}\d{1,19}\s{1,40}" + _TYPE + rb"(?=\s|$)"
 _WANTED = re.compile(rb"%s|%s|^[\s|]*[\d.][\d.\seE+\-naifN/A*|]*$" % (_WORDS, _ROW))

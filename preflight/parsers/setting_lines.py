@@ -22,7 +22,7 @@ _SHELL = re.compile(
     rf"\s{{0,12}}(?:{_BEFORE}[\s=]\s{{0,4}}|Environment=)?[\"']?(?P<name>{NAME})=(?P<value>{_QUOTED}|{_FILLED_IN}|[^\s;&|\\\"']{{0,4000}})[\"']?"
     r"\s{0,4}(?:\\|[;|#].{0,400}|&&.{0,400})?\s{0,4}"
 )
-#: A name and a value with a blank between them (csh, old Dockerfiles, mpiexec -genv), and Lmod's functions.
+#: A name and a value with a space between them (csh, old Dockerfiles, mpiexec -genv), and Lmod's functions.
 _APART = re.compile(
     rf"\s{{0,12}}(?:setenv|ENV|-genv|-env|set\s-gx)\s{{1,8}}(?P<name>{NAME})\s{{1,8}}(?P<value>{_QUOTED}|[^\s;\\=]{{1,4000}})\s{{0,4}}[;\\]?\s{{0,4}}"
     rf"|\s{{0,12}}(?:setenv|pushenv)\(\s?[\"'](?P<lmod>{NAME})[\"'],\s{{0,2}}(?P<held>{_QUOTED})\s?\);?\s{{0,4}}"

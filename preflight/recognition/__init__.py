@@ -297,8 +297,8 @@ def exit_status(
 ) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged means no source, an unrecognised source, a part without a finding, an unknown finding, a warning that
-    stands for one, or truncated or unread text.
+    Not judged means no source, an unrecognised source, a part without a finding, an unknown finding, a warning that is
+    unknown in part, or truncated or unread text.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     statuses |= {finding["status"] for finding in compared.findings} if compared else set()

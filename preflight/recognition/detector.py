@@ -61,7 +61,7 @@ class TextPart:
     text: str
     findings: list[Mapping[str, Any]] = field(default_factory=list)
     stated: Mapping[str, Any] = field(default_factory=dict)  # values in and around the part that no typed fact holds
-    unsettled: bool = False  # a warning also is unknown in part: whether a job uses the port that it names, …
+    unsettled: bool = False  # a warning is unknown in part, such as whether a job uses the port
 
     @property
     def judged(self) -> bool:
@@ -115,9 +115,9 @@ def _held(hints: frozenset[str], text: str) -> set[str]:
 
 
 def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:
-    """Return a function that lists the formats that may begin at a line, by hints.
+    """Return a function that lists the formats that may begin at a line.
 
-    The formats are in the order of ``kinds``.
+    These have a hint in the line, or no hints at all; they are in the order of ``kinds``.
     """
     # lines that differ only in digits are examined once: a job prints thousands of them
     text = "\n".join({line.text.translate(_NO_DIGITS) for line in lines})

@@ -25,7 +25,7 @@ _KEYS = re.compile(
     r'|CgroupParent|RestartCount|OomScoreAdj|PidMode|Runtime)"\s*:'
 )
 _ENOUGH = 2
-#: A line with a plain value, of an object that is cut.
+#: A line with a plain value, of a truncated object.
 _PLAIN = re.compile(r'\s*"(\w{1,40})"\s*:\s*("(?:[^"\\]|\\.){0,400}"|-?\d{1,20}|true|false|null)\s*,?\s*')
 _MOST = 1000  # containers
 

@@ -123,8 +123,8 @@ def reports_memory(check: KernelEvent) -> bool:
     """Return whether the bank status of a machine check indicates a memory error.
 
     The error codes are from the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), and poisoned memory
-    read as data (0134) or as instructions (0150). On AMD, 011b is DRAM. Bit 12, which is ignored here, marks filtered
-    corrected errors.
+    read as data (0x0134) or as instructions (0x0150). On AMD, 0x011b is DRAM. Bit 12, which is ignored here, marks
+    filtered corrected errors.
     """
     code = int(check.state, 16) & 0xEFFF if check.state else 0
     return 0x0080 <= code <= 0x00FF or code in (0x0134, 0x0150, 0x011B)

@@ -176,7 +176,7 @@ class KernelText:
     def after_set_up(self, logged: Sequence[KernelEvent]) -> tuple[KernelEvent, ...]:
         """Return the events that are not close to a boot, a shutdown or a driver's start.
 
-        Links go down and come up then.
+        Links go down and come up at these times.
         """
         starts = [line for line in self.lines if _SET_UP.search(line.message)]
         times = sorted(line.at_s for line in starts if line.at_s is not None)

@@ -24,7 +24,7 @@ def begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if "node" not in text:
         return False
-    if _NODE_SIZE.fullmatch(text):  # the head is missing
+    if _NODE_SIZE.fullmatch(text):  # the header is missing
         return any(_NODE_CPUS.fullmatch(line.text) for line in lines[at + 1 : at + 3])
     return bool(_AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text))
 

@@ -95,7 +95,7 @@ def _port(text: str, above: str, name: str, hca: bool) -> PortState | None:
 def parse(text: str) -> tuple[PortState, ...]:
     """Read a node's record of all ports.
 
-    Raises ValueError, with the first invalid line, or if there is no port.
+    Raises ValueError if a line is invalid, quoting the first one, or if there is no port.
     """
     lines = lines_of_record(text)
     parsed = parse_lines(lines, 0)

@@ -123,7 +123,7 @@ class Net:
 def parse(text: str) -> Net:
     """Read a topology file.
 
-    Raises ValueError, with the first invalid line, or if there is no device.
+    Raises ValueError if a line is invalid, quoting the first one, or if there is no device.
     """
     devices: dict[str, FabricDevice] = {}
     halves: dict[tuple[End, End], list[str]] = {}

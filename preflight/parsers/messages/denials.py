@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 _FAULT = r"(?:fail|err(?:or|s)?\b|error|abort|mismatch|unhealthy|timed[ _-]?out|timeout|oom|kill|crash|corrupt|fault)"
-#: A name with such a word, and a value without more words: a mark or another field follows.
+#: A field with such a word in its name, and a value that denies it; punctuation or another field must follow.
 _FIELD = re.compile(
     rf"(?i)(?<![\w.-])[\w.-]{{0,40}}{_FAULT}\w{{0,20}}(?: (?:count|total|found|detected|seen|reported)s?)?[\"']?"
     r"\s{0,3}[:=]\s{0,3}[\"']?(?:no|none|false|null|nil|never|0+(?:\.0+)?|0x0+)(?![\w-])[\"']?"
     r"(?=\s*(?:$|[,;|)\]}]|\.(?:\s|$))|\s+[\w.-]{1,40}[:=])"
 )
-#: The same denied before the word. A number may be that of a device before it.
+#: A denial before the noun. A bare 0 may be the number of a device, so the text before it must exclude that.
 _NOUN = r"(?:errors?|failures?|faults?|mismatch(?:es)?|timeouts?)(?![\w:=-])"
 _BEFORE = re.compile(
     rf"(?i)(?:(?<![\w-])(?:no|zero|without(?: any)?) |(?:(?<=[:,;=(] )|(?<=found )|(?<=with )|(?<=has ))0 ){_NOUN}"

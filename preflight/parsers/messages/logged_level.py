@@ -10,7 +10,7 @@ from preflight.evidence import json_limits
 #: Number of characters at the start of a line in which its level occurs, and maximum length of a returned message.
 _HEAD, _LENGTH = 160, 300
 
-#: Texts for format detection; every line with a level contains at least one.
+#: Strings for format detection; every line with a level contains at least one.
 HINTS = (
     "ERROR", "CRITICAL", "FATAL", "SEVERE", "rror:", "fatal:", "panic:", "level=", '"level"', '"severity"', ".go:",
     ".cc:", ".cpp:", ".cu:", ".h:", ".py:", ".rs:", "xception:", "Interrupt:", "Timeout:", "Failure:", "Resources:",

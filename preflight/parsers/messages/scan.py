@@ -41,8 +41,8 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 )
 
 _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
-#: Stand-ins for errors without a signature: an exception that ended a program, a line logged as an error, and one of
-#: the level after which the program ends.
+#: Stand-ins for errors without a signature: an exception that ended a program, a line logged as an error, and a line
+#: with a level that ends the program.
 RAISED = ErrorSignature(
     "exception", FRAMEWORK, (), "(?!)", "fail", "", "job.errors", _FIRST_ERROR,
     "Check the line of the program that raised it."

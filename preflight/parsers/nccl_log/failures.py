@@ -123,8 +123,8 @@ def _host(line: LogLine) -> str | None:
 def _rank(line: LogLine, members: Members, signature: Signature) -> int | None:
     """Return the failed rank, from its process, the launcher's prefix or the text.
 
-    The prefix takes precedence over the text, since a rank in PyTorch's text is its number in a process group. None if
-    unknown.
+    A named rank in the prefix takes precedence over the text, since a rank in PyTorch's text is its number in a process
+    group. A bare number in the prefix is used last, since it may not be a rank. None if unknown.
     """
     known = members.rank_of((line.host or line.tag, line.pid, line.device))
     if known is not None:

@@ -72,7 +72,7 @@ def _environment(message: str) -> LogEvent | None:
     if not (match := _ENVIRONMENT.search(message)):
         return None
     value = match[2].strip()
-    # NCCL ends a message about a numeric variable with a full stop, before which a web page may insert a blank
+    # NCCL ends a message about a numeric variable with a full stop, before which a web page may insert a space
     number = re.fullmatch(r"(-?\d{1,20})\s?\.", value)
     return LogEvent("env", (match[1], number[1] if number else value[:512]))
 

@@ -28,7 +28,7 @@ _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10
 def completed(lines: list[bytes]) -> list[bytes]:
     """Complete a host name that is truncated at the start of the first line.
 
-    The lines are returned unchanged unless later lines contain exactly one host name with this end.
+    The lines are returned unchanged unless later lines contain exactly one host name with this ending.
     """
     first = next((at for at, line in enumerate(lines) if line.strip()), None)
     if first is None or not _HOST.match(lines[first]):

@@ -81,7 +81,7 @@ def floor_us(points: Sequence[Point], at_most: int = 4096) -> float | None:
 def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> tuple[Point, ...]:
     """Return small messages that take several times as long as the median.
 
-    They must also take longer than a larger message. The first size is left out.
+    They must also take more than 1.5 times as long as a larger message. The first size is left out.
     """
     small = [point for point in points if point.bytes <= at_most]
     if len(small) < 5:

@@ -61,7 +61,7 @@ FAILURE = re.compile(
 RELAY = re.compile(r"\.\. \S+(?: pid(?: \d+)?)?: (?P<text>Test failure \S+:\d+)")
 _SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
 
-#: Texts; every line that can start or announce a report, except a table row, contains one.
+#: Strings; every line that can start or announce a report, except a table row, contains one.
 BEGINNINGS: tuple[str, ...] = (
     "ccl-tests v", "test starting", "nThread", "Rank", "time", "Out of bounds", "Avg bus", "concluded", "failure ",
     "Test ", "nvalid", "Incomp", "_perf", "CCL version",

@@ -39,7 +39,7 @@ _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 #: The label of ``mpiexec -l``, which labels each write, not each line, so it may occur within a row.
 _LABEL = re.compile(r"\s(\d{1,6})$")
 
-#: Part of a table row: a number followed by a blank, a table rule or a label.
+#: Part of a table row: a number followed by a space, a table rule or a label.
 _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 
 #: A number with six digits, the maximum in ``%g`` format, so it is complete even at the end of a text.

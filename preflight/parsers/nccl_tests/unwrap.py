@@ -29,7 +29,7 @@ _WORDS = ("time", "algbw", "busbw")
 def unwrap_report(text: str) -> str:
     """Join wrapped lines on their first line.
 
-    The rest of a wrapped line becomes empty, so line numbers do not change.
+    The continuation lines become empty, so line numbers do not change.
     """
     if "busbw" not in text and "float" not in text and " device " not in text:
         return text

@@ -35,7 +35,7 @@ _REFUSED = re.compile(r"(?:Cannot get [\w -]{2,60}|netlink error): .{0,80}")
 _SPEED = re.compile(r"(\d{1,7})Mb/s")
 
 
-#: Fields that may start the output if a search or a paste removed its head.
+#: Fields that may start the output if a search or a paste removed its first line.
 _SPEED_LINE = re.compile(r"\s*Speed:\s+(?:\d{1,7}Mb/s|Unknown!.{0,20})\s*")
 _DUPLEX_LINE = re.compile(r"\s*(?:Duplex:\s+\w{2,8}!?.{0,10}|Link detected:\s+\w{2,3}.{0,40})")
 

@@ -87,7 +87,7 @@ _LIST = re.compile(r"\s*\[\s*(?:\{|$)")
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a network status begins at a line."""
     text = lines[at].text
-    if _NEXT_NETWORK.fullmatch(text):  # the head is missing
+    if _NEXT_NETWORK.fullmatch(text):  # the start is missing
         near = " ".join(line.text[:4000] for line in lines[at + 1 : at + 6])
         return '"name"' in near and ('"interface"' in near or '"ips"' in near)
     if "-status" in text and _ANNOTATION.search(text):

@@ -143,7 +143,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
     reader, end = _Xml(), at
     piece = bool(_XML_PIECE.fullmatch(lines[at].text) or _XML_LEAF.fullmatch(lines[at].text))
     if not any("<nvidia_smi_log" in line.text for line in lines[at : at + 4]):
-        reader.feed("<nvidia_smi_log>")  # the head is missing
+        reader.feed("<nvidia_smi_log>")  # the start tag is missing
     opened = _lost(lines, at) if piece else []
     if piece:
         reader.feed('<gpu id="">' + "".join(f"<{name}>" for name in opened))

@@ -36,7 +36,7 @@ _PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
 _LATER_FIELD = re.compile(
     r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
 )
-#: Lines of a port; two identify the output if the head is missing or the list was filtered with grep.
+#: Lines of a port; two identify the output if the header is missing or the list was filtered with grep.
 _OWN = re.compile(
     r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
     r"|LMC: \d|SM lid: \d+|Capability mask: 0x[0-9a-f]+|Port GUID: 0x[0-9a-fA-F]+|Link layer: \w+)\s*"
@@ -48,7 +48,7 @@ def begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if _CA.fullmatch(text):
         return True
-    # if the head is missing, a port's first lines are enough
+    # if the header is missing, a port's first lines are enough
     if _PORT_LINE.fullmatch(text):
         return any((result := field(line.text)) and result[0] in ("State", "Physical state")
                    for line in lines[at + 1 : at + 3])  # fmt: skip

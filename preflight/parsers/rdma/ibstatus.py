@@ -21,7 +21,7 @@ _IBSTATUS_FIELDS = frozenset(
 )
 
 
-#: Lines of a port; two identify the output if the head is missing.
+#: Lines of a port; two identify the output if the header is missing.
 _IBSTATUS_OWN = re.compile(
     r"\s*(?:default gid:\s+[0-9a-fA-F:]{6,}|(?:base|sm) lid:\s+0x[0-9a-f]+|(?:phys )?state:\s+\d: \w+"
     r"|rate:\s+\d+ Gb/sec .*|link_layer:\s+\w+)\s*"

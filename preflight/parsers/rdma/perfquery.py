@@ -24,14 +24,14 @@ _PERF_HEAD = re.compile(
     r"(?:Lid (\d{1,5})|DR path [\d ;,a-z]{1,200}?) port (\d{1,3})\b.*",
     re.IGNORECASE,
 )
-#: The end of the head, if an email wrapped it.
+#: The end of the header, if an email wrapped it.
 _PERF_HEAD_END = re.compile(
     r"\s*(?:\(?CapMask\d?:\s*)?(?:0x[0-9a-fA-F]{4,8}\s*)?(?:CapMask2:\s*0x[0-9a-fA-F]{4,8})?\)\s*"
 )
 _PERF_ROW = re.compile(r"\s*([A-Z][A-Za-z0-9]{2,60}):(?:[.…]*|\s+(?=\d+\s*$))(\S.*)?")
 
 
-#: Names that only perfquery prints in this form; two of them identify its output if the head is missing.
+#: Names that only perfquery prints in this form; two of them identify its output if the header is missing.
 _PERF_OWN = re.compile(
     r"\s*(?:(?:SymbolError|LinkErrorRecovery|LinkDowned)Counter|Port(?:Unicast|Multicast)?(?:Rcv|Xmit)[A-Za-z]{3,40}"
     r"|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?|LinkDowned|SymbolErrors|LinkRecovers|(?:Xmt|Xmit|Rcv)(?:Data|Pkts|Discards))"

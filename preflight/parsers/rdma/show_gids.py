@@ -26,7 +26,7 @@ _GID_ROW = re.compile(
     rf"\s*(?P<device>[A-Za-z][\w.-]{{0,63}})\s+(?P<port>\d{{1,3}})\s+(?P<index>\d{{1,4}})\s+"
     rf"(?P<gid>{_FULL_GID}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}})(?:{_TORN}|{_TAIL})"
 )
-#: The rest of a row that was wrapped after the GID or the address, or of the wrapped head.
+#: The rest of a row that was wrapped after the GID or the address, or of the wrapped header.
 _GID_REST = re.compile(rf"(?=.*\b(?:v[12]|IB)\b){_TAIL}|\s*VER\s+DEV\s*", re.IGNORECASE)
 _NETDEV = re.compile(r"\s*[A-Za-z][\w.@-]{0,63}\s*")
 #: Minimum length of a row that may have been wrapped before its last word.

@@ -36,7 +36,7 @@ _QUOTES = str.maketrans("", "", "\"'")
 #: A line that sudo or vtysh prints beside the answer.
 _NOTE = re.compile(r"\[sudo\] |% ")
 
-#: Address families and VRFs are nested at most so deep above the peers.
+#: Maximum depth to which address families and VRFs are nested above the peers.
 _DEPTH = 2
 
 

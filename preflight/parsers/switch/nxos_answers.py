@@ -132,7 +132,7 @@ def _interfaces_text(text: str) -> Row:
     for head, block in _blocks(_HEAD, text):
         own = _DESCRIPTION.sub("", block)
         values = {name: pattern.findall(own) for name, pattern in _FIELDS.items()}
-        cut = any(len(shown) > 1 for shown in values.values())  # the head of the next port is missing
+        cut = any(len(shown) > 1 for shown in values.values())  # the heading of the next port is missing
         row = {name: shown[0] for name, shown in values.items() if shown and not cut}
         rows.append({"interface": head[1], "state": head[2], "state_rsn_desc": head[3] or "", **row})
     return {"TABLE_interface": {"ROW_interface": rows}}
@@ -172,7 +172,7 @@ def _modules_text(text: str) -> Row:
     rows = []
     for head, block in _blocks(_MODULE, text):
         parts = [(match[1], own) for match, own in _blocks(_LANE, block)] or [("1", block)]
-        cut = any(int(number) != place for place, (number, _) in enumerate(parts, 1))  # a head is missing
+        cut = any(int(number) != place for place, (number, _) in enumerate(parts, 1))  # a heading is missing
         lanes = [{"lane_number": number, **lane} for number, own in parts if (lane := _lane(own)) and not cut]
         rows.append({"interface": head[1], "TABLE_lane": {"ROW_lane": lanes}})
     return {"TABLE_interface": {"ROW_interface": rows}}

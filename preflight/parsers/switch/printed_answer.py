@@ -104,10 +104,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PrintedAnswer]:
 
 # --- tables -------------------------------------------------------------------------------------------
 
-#: Head of a table whose rows have a form of their own -> that form.
+#: Header of a table with rows in a special form -> that form.
 _ROWS: Mapping[re.Pattern[str], re.Pattern[str]] = {_STATUS_HEAD: _STATUS, _BRIEF_HEAD: _BRIEF, _LIGHT_HEAD: _LIGHT}
 
-#: The columns of a table and where they begin and end; no places: their cells are words.
+#: The columns of a table, and their start and end; without these, each cell is a word.
 _Columns = tuple[tuple[str, ...], tuple[tuple[int, int], ...]]
 
 

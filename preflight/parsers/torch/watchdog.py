@@ -117,7 +117,7 @@ def _drop_repeats(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
 def _joined(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines, with a wrapped message joined on its first line.
 
-    The rest of its lines become empty, so line numbers do not change.
+    Its other lines become empty, so line numbers do not change.
     """
     pending = list(lines)
     for at, line in enumerate(pending):

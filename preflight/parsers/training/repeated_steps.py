@@ -128,7 +128,7 @@ def time_reader(text: str) -> TimeReader | None:
 
 
 def _around(pattern: re.Pattern[bytes], line: bytes) -> tuple[bytes, bytes]:
-    """Return the texts before and after the group, up to the next digits.
+    """Return the text before and after the group, up to the next digits.
 
     Both are empty if the first one also occurs elsewhere in such lines.
     """
