@@ -153,7 +153,7 @@ def round_document(made: PlannedRound) -> dict[str, Any]:
 
 
 def launch_document(launch: BenchLaunch, nodes: Sequence[str], at: str) -> dict[str, Any]:
-    """Return a launch as a journal line; it is written at its start and at its end."""
+    """Return a launch as a journal line, of which its start and its end have one each."""
     document = {
         "schema": LAUNCH, "n": launch.number, "round": launch.round, "run": launch.run, "group": list(nodes),
         "state": "ended" if launch.status else "started", "at": at,
@@ -261,7 +261,7 @@ def past(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[tuple[
 
 
 def bench_plan(done: Campaign, reports: Mapping[str, Sequence[Report]], without: Iterable[str] = ()) -> BenchPlan:
-    """Return the planner's plan, without some nodes; the outputs show the rails."""
+    """Return the planner's plan, without some nodes; rails come from the outputs."""
     plan, out = done.plan, frozenset(without)
     return BenchPlan(tuple(node for node in plan.nodes if node not in out), plan.leaves, rails(done, reports),
                      plan.goal, plan.seed, plan.loaded, references(done, reports))  # fmt: skip

@@ -126,7 +126,7 @@ _INSTEAD |= {"--output": _INSTEAD["-o"], "--quiet": _INSTEAD["-q"], "--markdown"
 def _shown(error: click.ClickException) -> click.ClickException:
     """Make control characters from untrusted names or files visible in an error.
 
-    An option that other programs have gets a hint.
+    An option known from other programs gets a hint.
     """
     from preflight.reports.sanitize import visible
 

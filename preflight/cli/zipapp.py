@@ -92,7 +92,7 @@ def contents() -> Contents:
 def build(found: Contents, python: str = PYTHON) -> bytes:
     """Return the file: an interpreter line and a zip archive.
 
-    Each source has byte code for the building Python; other versions ignore it.
+    Each source has byte code for the Python that builds the file; other versions ignore it.
     """
     files = dict(found.files)
     for name, source in found.files.items():

@@ -61,7 +61,7 @@ class CollectOptions:
     def limits(self, usual_s: float) -> float:
         """Return the deadline in seconds; ``usual_s`` is the default.
 
-        A window is added to the default.
+        The time of a window and of a sweep is added to the default. Raises UsageError if a window does not fit.
         """
         if self.deadline_s is None:
             return usual_s + self.extra_s

@@ -35,8 +35,8 @@ def resolve(
     """Return the names of the target nodes, sorted and unique.
 
     Exactly one argument is set: ``hosts`` in NodeSet syntax, including groups; ``hostfile`` with a name or NodeSet per
-    line; ``job``, a Slurm job id; ``rerun``, a report whose nodes that failed or did not answer are the targets. Raises
-    TargetError if there are no nodes.
+    line; ``job``, a Slurm job id; ``rerun``, a report, of which the nodes that failed or did not answer are the
+    targets. Raises TargetError if there are no nodes.
     """
     given = [
         name

@@ -126,7 +126,8 @@ class CollectorRun:
     def _pause_s(self) -> float:
         """Return how many seconds an idle worker sleeps.
 
-        If only second readings are left, it sleeps until the first is due, so as not to disturb the window.
+        If only second readings are left, it sleeps until one is due, but at most half a second, so as not to disturb
+        the window.
         """
         if not self._later or len(self._open) > len(self._later):
             return 0.05

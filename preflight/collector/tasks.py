@@ -1,4 +1,4 @@
-"""Jobs of the workers; a job is one probe, or all calls of one library."""
+"""Jobs of the workers; a job is one probe, or all calls of one library or Redis."""
 
 import functools
 import os
@@ -283,7 +283,10 @@ def _digest(text: str) -> str:
 
 
 def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[ProbeJob]":
-    """Return the jobs of a plan, longest first; the calls of a library are one job."""
+    """Return the jobs of a plan, slow kinds first.
+
+    The calls of a library are one job, or two if some are read twice; so are those of Redis.
+    """
     jobs: List[ProbeJob] = []
     together: Dict[str, ProbeJob] = {}
     for probe in probes:

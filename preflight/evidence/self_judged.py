@@ -28,7 +28,7 @@ class SelfJudged:
     kind: str = "node"
 
     def verdict(self) -> Mapping[str, Any] | None:
-        """Return the verdict, not validated."""
+        """Return the verdict, not validated; None if it is not an object."""
         verdict = json_limits.text(self.verdict_text)
         return verdict if isinstance(verdict, dict) else None
 

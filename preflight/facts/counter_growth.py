@@ -1,6 +1,6 @@
 """Growth of a port's counters over a window, from sysfs and ``ethtool -S``.
 
-Growth is reported only if it is certain: a saturated counter, or one that decreased, has none.
+Growth is reported only if it is certain: a counter that was already saturated, or decreased, has none.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def network_of(name: str) -> NetworkFamily:
 
 
 def ability(network: str, gpus: Iterable[str], shape: str = "") -> Ability:
-    """Return whether GPUs can use GPUDirect RDMA over a network, and why.
+    """Return the ability of GPUs to use GPUDirect RDMA over a network, and why.
 
     ``shape`` is the name of a topology file.
     """

@@ -59,8 +59,8 @@ class FindingHistory:
 def at(report: Mapping[str, Any]) -> str:
     """Return the time at which a report's evidence was collected.
 
-    Nodes whose clocks are more than a day ahead of the run are ignored; otherwise, later runs would not be compared
-    with this one.
+    It is the latest time of all nodes. Nodes whose clocks are more than a day ahead of the run are ignored, unless all
+    are; otherwise, later runs would not be compared with this one.
     """
     judged = str(report["run"]["at"])
     latest = (_time(judged) + timedelta(days=_AHEAD_DAYS)).strftime(_FORM)

@@ -321,7 +321,7 @@ class HistoryStore:
         )  # fmt: skip
 
     def jobs(self) -> list[tuple[str, str, float, int | None, str, str]]:
-        """Return id, end, seconds, nodes, name and outcome of jobs, the newest first."""
+        """Return id, end, seconds, nodes (or None), name and outcome; newest job first."""
         return self._select(
             "job", "SELECT id, ended, seconds, nodes, name, outcome FROM job ORDER BY ended DESC",
             (str, str, float, int | None, str, str),

@@ -103,7 +103,7 @@ class Graph:
         return {guid: tuple({link.other(guid)[0] for link in self._links[guid]} & switches) for guid in switches}
 
     def distances(self, leaf: str) -> Mapping[str, int]:
-        """Return the number of switches on a path from a leaf to each switch.
+        """Return the number of switches on the shortest path from a leaf to each switch.
 
         The leaf itself counts 1.
         """

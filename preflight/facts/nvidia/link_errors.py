@@ -1,6 +1,6 @@
 """Error counters of each GPU's NVLinks and PCIe link: totals, and growth.
 
-NVLink errors come from ``nvidia-smi nvlink -e``, or from NVML without nvidia-smi.
+NVLink errors come from ``nvidia-smi nvlink -e``, or else from NVML.
 """
 
 from __future__ import annotations

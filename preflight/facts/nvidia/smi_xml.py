@@ -149,7 +149,7 @@ def parse(text: str) -> Health:
 def of_paste(log: QueryLog, evidence: str) -> Health:
     """Return the health of the GPUs in a pasted output, with its gaps.
 
-    A GPU that answers with ``GPU is lost`` or ``GPU requires reset`` is silent.
+    A GPU that answers with ``GPU is lost`` or ``GPU requires reset`` counts as not answering.
     """
     version = log.general.get("driver_version")
     driver = version if isinstance(version, str) else ""

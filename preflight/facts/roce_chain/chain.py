@@ -175,7 +175,7 @@ _LEARN = {
 
 
 def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
-    """Mark ports whose congestion control differs from most of the node's ports."""
+    """Mark ports whose DCQCN parameters differ from those of most ports of the node."""
     values = Counter(chain.link("DCQCN").value for chain in found if chain.link("DCQCN").state is State.OK)
     if len(values) < 2:
         return tuple(found)

@@ -37,7 +37,7 @@ class Answers:
         return as_object(self.first(part).get(name))
 
     def window(self, part: str) -> float | None:
-        """Return the seconds between two readings, by the switch's uptime."""
+        """Return the seconds between two readings, by the switch's uptime, or None."""
         before, after = self.both(part)
         first, second = as_decimal(before.get("uptime_s")), as_decimal((after or {}).get("uptime_s"))
         return second - first if first is not None and second is not None and second > first else None

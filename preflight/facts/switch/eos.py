@@ -165,7 +165,7 @@ def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounte
 
 
 def _window(before: Any, after: Any) -> float | None:
-    """Return the seconds between two answers, by the switch's clock."""
+    """Return the seconds between two answers, by the switch's clock, or None."""
     times = [_refreshed(answer) for answer in (before, after)]
     return times[1] - times[0] if times[0] and times[1] > times[0] else None
 

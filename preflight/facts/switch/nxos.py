@@ -87,7 +87,7 @@ def _port(name: str, row: Mapping[str, Any], heard: Any, model: str) -> SwitchPo
 
 
 def _heard(neighbours: Any) -> Heard | None:
-    """Return the neighbour of a port that has exactly one."""
+    """Return the neighbour of a port; None unless it has exactly one."""
     if not isinstance(neighbours, list) or len(neighbours) != 1:
         return None
     system, chassis, port, description = (

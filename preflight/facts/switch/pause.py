@@ -149,7 +149,7 @@ def paused_ports(
 ) -> Iterator[tuple[CableEnd, PausedPort | None, PausedPort | None]]:
     """Yield the ports with pauses in the window, with the pauses in each direction.
 
-    The first is the port's own pause, the second that of its peer; one of them may be None.
+    The first is the pause of the port itself, the second the pause of its peer by this port; one may be None.
     """
     if switch.second is None or not switch.window_s:
         return

@@ -81,7 +81,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
 
 
 def _began(evidence: Evidence, counters: Record | None) -> float | None:
-    """Return the time of the first reading; dated dumps have it in ``at_s``."""
+    """Return the time of the first reading, in dumps from ``at_s``; None if unknown."""
     if evidence.collector.get("via") != "file":
         return seconds_since_1970(evidence.collected_at)
     at_s = counters.at_s if counters else None

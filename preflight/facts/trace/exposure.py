@@ -68,7 +68,7 @@ def _groups(calls: Sequence[tuple[CallKey, CallSeries]]) -> Mapping[CallGroup, G
 
 
 def _waited(job: JobTrace, rank: int, group: GroupOfRanks, kind: str) -> Spans | None:
-    """Return when a rank waited in a group's calls of one kind; None if unknown."""
+    """Return when a rank waited in a group that has calls of a kind; None if unknown."""
     numbers = list(_numbers(job, rank, group, kind))
     if not numbers or not all(job.waits.groups[number].complete for number in numbers):
         return None

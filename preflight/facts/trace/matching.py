@@ -147,8 +147,9 @@ def _labels(series: CallSeries, numbered: bool, in_steps: bool) -> Iterator[tupl
 def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
     """Return each rank's clock, relative to the lowest rank of its component.
 
-    If there are several paths between ranks, the one with the smallest error is used. Kinds of collectives with fewer
-    than 20 calls are pooled. A rank has no clock if it shares 20 collectives with no other rank.
+    Of several paths between ranks, one over collectives that end on all ranks together is preferred, then the one with
+    the smallest error. Kinds of collectives with fewer than 20 calls are pooled. A rank has no clock if it shares 20
+    collectives with no other rank.
     """
     edges: dict[int, dict[int, tuple[bool, float, float]]] = defaultdict(dict)
     few: dict[tuple[int, int], list[float]] = defaultdict(list)

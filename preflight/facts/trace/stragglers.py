@@ -65,13 +65,13 @@ class SlowTransfers:
 
 
 def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
-    """Return the median step over all ranks, in microseconds; None if none is marked."""
+    """Return the median step length of all ranks, µs; None if no step is marked."""
     lengths = [end - begin for trace in ranks.values() for begin, end in trace.steps.values()]
     return median(lengths) if lengths else None
 
 
 def stragglers(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines) -> list[Straggler]:
-    """Return the stragglers, most expensive first; each rank once."""
+    """Return the stragglers, each rank once: first those late in all steps, by cost."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
@@ -153,7 +153,10 @@ def slow_transfers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[SlowTra
 
 
 def _longer(waits: Waits, group: int) -> tuple[str, int, float, float] | None:
-    """Return kind, bytes and medians of transfers slower than in sibling groups."""
+    """Return kind, bytes and medians of transfers slower than in sibling groups.
+
+    Of several kinds and sizes, these are the transfers that take the most time in total. None if there are none.
+    """
     this = waits.groups[group]
     longer = []
     for (number, kind, size), sample in waits.transfers.items():

@@ -165,7 +165,7 @@ def _exposed_wait(job: JobTrace, rank: int, group: int, steps: Coverage) -> floa
 
 
 def _most_by(job: JobTrace, group: int) -> str:
-    """Name the rank that causes most of the waiting in a group."""
+    """Name the rank, or the group whose transfers, cause most of a group's waiting."""
     caused: dict[int, float] = defaultdict(float)
     for key, charges in job.waits.caused.items():
         if key.group == group:

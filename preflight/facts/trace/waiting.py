@@ -4,7 +4,7 @@ In each collective, late ranks delay their peers. The time between two arrivals 
 ranks that have not yet arrived, so several slow ranks share it (S. C. Littlechild and G. Owen, Management Science 20,
 1973). A rank may be late because it waited elsewhere, or because a transfer took longer elsewhere: a rank of a slow
 tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: a late rank's
-waiting for a cause in the same step, beyond that of its peers, is charged to that cause, and only the rest to
+waiting for a cause in the same step, beyond that of its peers, is charged to that cause, and only the remainder to
 the rank itself. After a collective that delays all ranks until the last arrives, they continue together, so their
 delays by cause are made equal; a later wait is not charged to the same cause again. Times are in microseconds on the
 common clock.

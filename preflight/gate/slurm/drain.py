@@ -35,7 +35,8 @@ def drain(
 ) -> DrainOutcome:
     """Drain a node that failed; raises ControllerError.
 
-    The node is left as it is if it has a reason set by others, and stays in service if too many nodes are drained.
+    The node is left unchanged if it is down, or if others drained it or set a reason; it stays in service if too many
+    nodes are drained.
     """
     text = drain_reason.drained(name, verdict.reason, verdict.owner)
     nodes = controller.nodes()

@@ -46,7 +46,7 @@ class Node:
 
     @property
     def down(self) -> bool:
-        """Whether the node is down, failed, powered down or only planned."""
+        """Whether the node is down, failed, powered or powering down, or unknown."""
         gone = ("DOWN", "FAIL", "FAILING", "ERROR", "FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
         return any(state in gone for state in self.states)
 
