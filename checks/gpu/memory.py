@@ -10,7 +10,7 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, skipped, warned
+from preflight.model import Finding, check, counted, failed, skipped, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -251,7 +251,7 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
         *_, low, none = gpu.remap_banks or (0, 0)
         if low or none:
             return warned(
-                f"{low + none} memory banks have few or no spare rows",
+                f"few or no spare rows in {counted(low + none, 'memory bank')}",
                 found=f"{low} low, {none} none",
                 expected="0",
                 fix="Plan a replacement; a remapping in these banks will fail.",

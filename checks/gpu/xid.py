@@ -305,7 +305,7 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
     if rest and context.pasted:
         codes = ", ".join(dict.fromkeys(f"{event.code} ({event.text[:60]})" for event in rest[:6]))
         yield unknown(
-            f"{rest[0].address or 'a switch'}: {len(rest)} SXids, none of them fatal: {codes}",
+            f"{rest[0].address or 'a switch'}: {counted(len(rest), 'non-fatal SXid')}: {codes}",
             subject=rest[0].address, found=rest[0].line[:200], expected="none", evidence=context.evidence,
             fix="Most follow from a GPU or program error: look for an Xid before them, and run `nvidia-smi nvlink -e`.",
         )  # fmt: skip

@@ -110,15 +110,14 @@ _SHOWN = 8
 def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     rows, bad = report.rows, report.wrong_rows
     if bad or report.out_of_bounds or report.out_of_bounds_ok is False:
-        checks = f"{report.out_of_bounds} failed check{'s' if report.out_of_bounds != 1 else ''}"
-        counted = checks if report.out_of_bounds else f"{len(bad)} rows"
+        places = counted(report.out_of_bounds or len(bad), "failed check" if report.out_of_bounds else "row")
         if bad:
             shown = [f"{max(half.wrong or 0 for half in row.halves)} at {size_of(row.bytes)}" for row in bad[:_SHOWN]]
-            counted += f", {', '.join(shown)}" + (f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else "")
+            places += f", {', '.join(shown)}" + (f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else "")
         return failed(
-            f"{name}: wrong values in {counted}, expected none",
+            f"{name}: wrong values in {places}, expected none",
             subject=name,
-            found=counted,
+            found=places,
             expected="0",
             evidence=[key],
             quote=text_of(run, key, *(row.line for row in bad[:3])) if bad else "",
@@ -136,7 +135,7 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     if row := report.unmeasured:
         return unknown(no_measurement(name, row), subject=name, evidence=[key], quote=text_of(run, key, row.line),
                        fix="run it again")  # fmt: skip
-    return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])
+    return passed(f"{name}: 0 wrong values in {counted(len(rows), 'row')}", subject=name, found="0", evidence=[key])
 
 
 @check(
@@ -181,4 +180,6 @@ def _stopped(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     if not report.complete:
         return unknown(f"{name}: its output ends before the summary: {so_far(report)}", subject=name, evidence=[key],
                        fix="let it run to completion, and pass its complete output")  # fmt: skip
-    return passed(f"{name}: complete, {len(report.rows)} rows", subject=name, found="complete", evidence=[key])
+    return passed(
+        f"{name}: complete, {counted(len(report.rows), 'row')}", subject=name, found="complete", evidence=[key]
+    )

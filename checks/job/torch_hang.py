@@ -332,7 +332,7 @@ _ALL_LOGS = (
 
 def _some(one: Hang) -> str:
     """State how many ranks the text shows, since there may be more."""
-    return f" (of {len(one.shown)} ranks that the text shows; there may be more)"
+    return f" (of {counted(len(one.shown), 'rank')} that the text shows; there may be more)"
 
 
 def _rest(hang: Hang) -> str:

@@ -233,7 +233,7 @@ def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, .
         for name in ("outbound_pci_stalled_rd", "outbound_pci_stalled_wr"):
             if counters.get(name, 0) > _STALLED_MOST:
                 yield unknown(
-                    f"{place or 'the port'}: {name} {counters[name]}: PCIe stalled the NIC for that share of a second",
+                    f"{place or 'the port'}: {name}: PCIe stalled the NIC for {counters[name]}% of a second",
                     subject=place, found=f"{name} {counters[name]}", expected=f"at most {_STALLED_MOST}%",
                     evidence=evidence, fix="Compare pcie.nic-link, pcie.max-read-request and the IOMMU's setting.",
                 )  # fmt: skip
@@ -265,10 +265,10 @@ def judge_priority_pauses(
             lasted = counters.get(f"{name}_duration", 0)
             stopped, behind = ("the switch stopped the NIC", "congestion behind the port") if match[1] == "r" else (
                 "the NIC stopped the switch", "a host that is too slow for its NIC")  # fmt: skip
-            total = f", for {lasted / 1e6:.1f} s in all" if lasted else ""
+            total = f", for {lasted / 1e6:.1f} s in total" if lasted else ""
             yield unknown(
-                f"{place or 'the port'}: {name} {value}: {stopped} on priority {match[2]} that often{total}: {behind}, "
-                "if it still grows", subject=place, found=f"{name} {value}", evidence=evidence,
+                f"{place or 'the port'}: {name} {value}: {stopped} this often on priority {match[2]}{total}: "
+                f"{behind}, if it still grows", subject=place, found=f"{name} {value}", evidence=evidence,
                 expected="little growth between two readings", fix=_READ_AGAIN,
             )  # fmt: skip
     if looked_at and calm and complete:

@@ -175,7 +175,7 @@ def of_paste(log: QueryLog, evidence: str) -> Health:
             )
         )
     count = query_log.attached(log)
-    partial = f"{count} GPUs are attached, but {len(log.gpus)} are listed" if count and count > len(log.gpus) else ""
+    partial = f"{count} GPUs are attached, but only {len(log.gpus)} listed" if count and count > len(log.gpus) else ""
     return Health(driver, tuple(gpus), tuple(silent), (evidence,), partial, pasted=True)
 
 

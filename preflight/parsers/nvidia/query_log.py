@@ -158,7 +158,7 @@ def gaps(log: QueryLog, last: int) -> list[ParseGap]:
     if count is None:
         values.append(ParseGap(last, "the header with the number of GPUs is missing", beside=True))
     elif count != len(log.gpus):
-        values.append(ParseGap(last, f"{count} GPUs are attached, but {len(log.gpus)} are listed"))
+        values.append(ParseGap(last, f"{count} GPUs are attached, but only {len(log.gpus)} listed"))
     if log.gpus and len({len(str(tree)) > 600 for _, tree in log.gpus}) > 1:
         values.append(ParseGap(last, f"only the beginning of GPU {log.gpus[-1][0]} is shown"))
     elif log.gpus and "product_name" in log.gpus[-1][1] and not log.gpus[-1][1].keys() & _LAST:

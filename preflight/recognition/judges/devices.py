@@ -14,7 +14,7 @@ from preflight.checks.gpu.memory import is_for_displays
 from preflight.checks.gpu.processes import ORPHANED_MIB
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.nvidia.smi_xml import bus_address
-from preflight.model import Finding, each_of, failed, passed, unknown, warned
+from preflight.model import Finding, counted, each_of, failed, passed, unknown, warned
 from preflight.parsers.host.service_status import ServiceStatus
 from preflight.parsers.nvidia.dcgmi import Diag, DiagTest, Discovery, HealthReport, LinkStatus
 from preflight.parsers.nvidia.nvbandwidth import Bandwidths
@@ -251,7 +251,7 @@ def _diag_passed(part: PastedValue) -> Iterator[Finding]:
                       fix="`dcgmi diag -r 1`")  # fmt: skip
         return
     skipped = f", {counts['skip']} skipped" if counts["skip"] else ""
-    yield passed(f"dcgmi diag: {counts['pass']} tests passed{skipped}", evidence=part.evidence)
+    yield passed(f"dcgmi diag: {counted(counts['pass'], 'test')} passed{skipped}", evidence=part.evidence)
 
 
 def _report(report: HealthReport) -> Judged:

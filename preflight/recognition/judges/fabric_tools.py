@@ -81,6 +81,7 @@ def _channels(part: PastedValue) -> Iterator[Finding]:
             found="1",
             expected=f"up to {most}",
             evidence=part.evidence,
+            fix=f"Use one channel for each of several CPUs: `ethtool -L {settings.interface} combined {most}`.",
         )
 
 
@@ -179,7 +180,7 @@ def _speeds(part: PastedValue) -> Iterator[Finding]:
                     evidence=part.evidence,
                 )
     if groups and not slow and part.complete:
-        yield passed(f"{sum(map(len, groups.values()))} links run at the speed of their peers", evidence=part.evidence)
+        yield passed(f"no link of {sum(map(len, groups.values()))} is slower than its peers", evidence=part.evidence)
 
 
 #: Check -> words of ibdiagnet's messages about the same fault.
@@ -280,7 +281,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
                      subject=run.peer, found=f"{result.received} of {result.sent}", expected="all",
                      evidence=part.evidence)  # fmt: skip
     else:
-        yield passed(f"{run.peer}: all {result.sent} packets were answered", evidence=part.evidence)
+        yield passed(f"{run.peer}: {each_of(result.sent, 'packet')} was answered", evidence=part.evidence)
 
 
 @limited

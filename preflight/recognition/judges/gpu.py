@@ -10,7 +10,7 @@ from typing import Any
 from preflight.checks.gpu import clocks, link_errors, memory, nvlink, nvlink_fabric, state, topology
 from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
-from preflight.model import Finding, each_of, failed, passed, unknown, warned
+from preflight.model import Finding, counted, each_of, failed, passed, unknown, warned
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog, Tree, driver_version, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
@@ -315,7 +315,7 @@ def _peers(part: PastedValue) -> Iterator[Finding]:
         report = unknown if code in _OF_THE_PART else warned
         shown = f"{', '.join(pairs[:_PAIRS])}{', …' if len(pairs) > _PAIRS else ''}"
         yield report(
-            f"no peer access between {len(pairs)} pairs of GPUs ({shown}): {code}, "
+            f"no peer access between {counted(len(pairs), 'pair')} of GPUs ({shown}): {code}, "
             f"{_PEER_CODES.get(code, 'unknown')}",
             found=shown, expected="OK", evidence=part.evidence,
             fix=_BY_REGISTRY if code == "DR" else "NCCL uses host memory between these GPUs; check ACS and the IOMMU "

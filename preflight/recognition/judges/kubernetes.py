@@ -134,7 +134,7 @@ def _quota(part: PastedValue) -> Iterator[Finding]:
                       expected="some left", evidence=part.evidence,
                       fix="`kubectl get pods -A`: delete unneeded pods, or raise the quota.")  # fmt: skip
     if quota.rows and not used_up and part.complete:
-        yield passed(f"{of} has room for all of {len(quota.rows)} resources", evidence=part.evidence)
+        yield passed(f"{of} has room for {counted(len(quota.rows), 'resource')}", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -129,7 +129,7 @@ def _pauses(part: PastedValue) -> Iterator[Finding]:
             on = f" on priority {priority}" if priority else ""
             who = "the device behind the port stopped the switch" if received else "the switch stopped the device"
             yield unknown(
-                f"{answer.place(port)}: {name} {value}: {who}{on} that often, if it still grows (line {port.line})",
+                f"{answer.place(port)}: {name} {value}: {who} this often{on}, if it still grows (line {port.line})",
                 subject=answer.place(port), found=f"{name} {value}", expected="little growth between two readings",
                 evidence=part.evidence, fix="Read it again after a minute; received pauses come from a slow NIC or the "
                 "next switch, sent ones from congestion in this switch.",

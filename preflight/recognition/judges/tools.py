@@ -10,7 +10,7 @@ from preflight.checks.job.gpu_activity import judge_activity
 from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.nvidia.activity import of_rows
-from preflight.model import Finding, Status, clause, counted, failed, passed, unknown, warned
+from preflight.model import Finding, Status, all_of, clause, counted, failed, passed, unknown, warned
 from preflight.parsers.host.module_list import ModuleList
 from preflight.parsers.host.sysctl import KernelSettings
 from preflight.parsers.host.sysfs_files import SysfsFiles
@@ -50,8 +50,7 @@ def _maximum(column: str, limit: float) -> Judge:
 #: Column of ``nvidia-smi dmon`` or ``dcgmi dmon`` -> message about its fault, and kind of finding.
 _COLUMNS = {
     "tviol": ("slowed down by its temperature", warned),
-    "pviol": ("limited by its power limit for that percentage of the time: usual under full load",
-              unknown),
+    "pviol": ("per cent of the time at its power limit, which is usual under full load", unknown),
     "dbecc": ("uncorrectable memory errors", failed),
     "sbecc": ("corrected memory errors; a single reading does not show the period", unknown),
     "pci": ("PCIe replays; a single reading does not show the period", unknown),
@@ -319,7 +318,7 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
         elif state == "up" or carrier == "1":
             good += 1
     if good and part.complete:
-        yield passed(f"{good} interfaces have a link", evidence=part.evidence)
+        yield passed(f"link on {counted(good, 'interface')}", evidence=part.evidence)
 
 
 @limited
@@ -372,7 +371,7 @@ def _governors(part: PastedValue) -> Iterator[Finding]:
                      expected="performance", evidence=part.evidence,
                      fix="`cpupower frequency-set -g performance`.")  # fmt: skip
     elif governors:
-        yield passed(f"governor performance on all {len(governors)} CPUs", evidence=part.evidence)
+        yield passed(f"governor performance on {all_of(len(governors), 'CPU')}", evidence=part.evidence)
 
 
 #: Limits of a control group -> their meaning; a CPU limit is a quota and a period in microseconds.
