@@ -33,7 +33,7 @@ find "$home" -path '*.dist-info/*' \( -name RECORD -o -name direct_url.json -o -
 "$python" -m compileall -q -s "$tree" -p / --invalidation-mode unchecked-hash "$home/lib"
 
 mkdir -p "$tree/usr/bin" "$tree/usr/share/doc/gpu-preflight" "$tree/DEBIAN"
-ln -s "../../${home#"$tree/"}/bin/preflight" "$tree/usr/bin/preflight" # an isolated one: see its first line above
+ln -s "../../${home#"$tree/"}/bin/preflight" "$tree/usr/bin/preflight" # isolated (-I): see its first line above
 mv "$home"/share/* "$tree/usr/share/" && rmdir "$home/share"
 if [ -d "$tree/usr/share/zsh/site-functions" ]; then
     mkdir -p "$tree/usr/share/zsh/vendor-completions"

@@ -21,7 +21,7 @@ def statements(sources: Iterable[str]) -> list[ast.stmt]:
 def in_tests(modules: list[ast.stmt], file: str) -> tuple[int, int]:
     """Return the numbers of values and of assertions on a text in the statements of test modules.
 
-    Values are the constants under its name in a table of a module; assertions are those of the functions that name it.
+    Values are the constants under the text's name in a table; assertions are those of functions that name the text.
     """
     names = {PurePosixPath(file).name, PurePosixPath(file).stem}
     values = assertions = 0

@@ -1,7 +1,7 @@
 """Campaigns of the planner on simulated fabrics: how often the right part is named, after how many rounds.
 
-``python -m tests.support.bench_campaigns --seeds 200`` runs all faults, and healthy fabrics; ``--fault NAME`` one. It
-exits with 1 if a share is below its target.
+``python -m tests.support.bench_campaigns --seeds 200`` runs all faults, and healthy fabrics; ``--fault NAME`` runs one
+fault. It exits with 1 if a share is below its target.
 """
 
 from __future__ import annotations

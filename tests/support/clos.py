@@ -220,7 +220,7 @@ class Clos:
         return self
 
     def rail(self, leaf: str, interface: str) -> Clos:
-        """Connect the hosts of a leaf by another interface: the leaf is of one rail."""
+        """Connect the hosts of a leaf by another interface, so that the leaf has one rail."""
         for slot, host in enumerate(host for host, (switch, _) in self.heard.items() if switch == leaf):
             self.nics[host] = {**self.nics.get(host, {}), "interface": interface}
             self.set(leaf, "APPL_DB", f"LLDP_ENTRY_TABLE:Ethernet{slot * 8}", lldp_rem_port_desc=interface)
@@ -382,10 +382,9 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
     ``set`` has rows of switch, database, key and fields (null: without the key); ``grow`` rows of switch, name of a
     port or a queue, and what its counters grow by; ``pause`` and ``load`` rows of switch, port and share; ``gone``
     switches without evidence; ``lack`` rows of switch and record; ``flap`` rows of switch, port and link changes;
-    ``before`` rows of switch, name, field and what it has more in both readings;
-    ``keep`` the hosts with evidence; ``nics`` the changes of hosts' NICs; ``rails`` the interface of the hosts
-    at each leaf; ``window_s`` the window, null for one
-    reading.
+    ``before`` rows of switch, name, field and what is added to it in both readings; ``keep`` the hosts with evidence;
+    ``nics`` the changes of hosts' NICs; ``rails`` the interface of the hosts at each leaf; ``window_s`` the window,
+    null for one reading.
     """
     clos = Clos()
     for switch, database, key, fields in changes.get("set", ()):

@@ -1,4 +1,4 @@
-"""Metrics texts of serving engines, made up with the documented names of their metrics.
+"""Metrics of serving engines under their documented names, with made-up values.
 
 vLLM: docs.vllm.ai (production metrics); SGLang: docs.sglang.io (production metrics); TensorRT-LLM behind Dynamo, and
 Dynamo's frontend: docs.nvidia.com/dynamo (metrics catalog).

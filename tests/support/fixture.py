@@ -88,7 +88,7 @@ def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
 
 @cache
 def whole_node(name: str) -> Mapping[str, Any]:
-    """Return the document of a complete node, with the healthy records of checks that have their own."""
+    """Return the document of a complete node; hand-made ones also have all healthy records of the checks."""
     loaded: dict[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
     if loaded["origin"].startswith("made by hand"):
         loaded["records"] = {**healthy_records(), **loaded["records"]}

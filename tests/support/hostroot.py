@@ -39,7 +39,7 @@ _PYTHONS = ("/usr/bin/python3*", "/usr/local/bin/python3*", "/usr/libexec/platfo
 
 
 def write(machine: Machine, folder: Path, *, hung: Sequence[str] = (), python: bool = True) -> Path:
-    """Write a machine's root and return it; ``hung`` names tools that never end, ``python`` is whether it has one."""
+    """Write a machine's root and return it; ``hung`` names tools that never end, ``python`` whether it has Python."""
     records: Mapping[str, Mapping[str, Any]] = machines.evidence(machine)["records"]
     tools: dict[str, dict[tuple[str, ...], Mapping[str, Any]]] = {}
     _devices(folder / "dev")
@@ -113,7 +113,7 @@ def furnish(enter: Path, root: Path) -> None:
 
 
 def _mounted_in_proc(root: Path) -> list[str]:
-    """Return the mounts over /proc: files, and for a file that this machine lacks the folder above it."""
+    """Return the paths mounted over /proc: files, or the folder above a file that this machine lacks."""
     found = dict[str, None]()
     for path in sorted((root / "proc").rglob("*")):
         place = Path("/") / path.relative_to(root)

@@ -1,6 +1,6 @@
 """Traces of a GPU's training loop, made up in the format of PyTorch's profiler (Kineto, Chrome trace JSON).
 
-The form is that of the recordings in ``tests/data/outside/torch`` (without a GPU) and, for kernels and CUDA's calls,
+The form is that of the recordings in ``tests/data/outside/torch`` (without a GPU) and, for kernels and CUDA calls, that
 of Kineto's documentation. Times are given in milliseconds.
 """
 
@@ -31,10 +31,10 @@ def trace(
 ) -> str:  # fmt: skip
     """Write a trace: each step computes from its start on, and communicates from ``talk_at_ms`` on.
 
-    ``last_ms`` is the duration of the very last collective; ``lengths`` are those of the steps. The kernel that
-    computes is of the backward pass; ``gap_ms`` lies between two collectives; ``item_ms``: how long the CPU waits in
-    each .item(), 0 for a tensor on the CPU; ``pageable_ms``: a copy of pageable memory in each step; ``data_ms``: how
-    long the GPU waits for data.
+    ``last_ms`` is the duration of the very last collective; ``lengths`` are those of the steps. The compute
+    kernel belongs to the backward pass. ``gap_ms`` lies between two collectives; ``item_ms`` is how long the CPU waits
+    in each .item(), 0 for a tensor on the CPU; ``pageable_ms`` is the length of a copy of pageable memory in each step;
+    ``data_ms`` is how long the GPU waits for data.
     """
     events: list[dict[str, Any]] = []
     begin = 0.0

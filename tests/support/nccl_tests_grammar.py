@@ -1,7 +1,7 @@
 """Reports of nccl-tests, version by version, generated from its grammar; the figures are invented.
 
-Written after src/common.cu, src/util.cu and the table headers of v1.0.0, v2.0.0 … v2.19.6 (formats only). A report is a
-text and its certain facts, with which the result for a marked, noisy or cut text is compared.
+The formats follow src/common.cu, src/util.cu and the table headers of v1.0.0, v2.0.0 … v2.19.6. A report is a text and
+its certain facts, with which the result for a marked, noisy or cut text is compared.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def _row(run: Run, size: int, busbw: float, place: int) -> tuple[str, dict[str, 
 
 
 def pytest_approx(value: float) -> Any:
-    """Compare approximately: milliseconds times a thousand."""
+    """Return a value for approximate comparison: a thousand times ms is inexact."""
     import pytest
 
     return pytest.approx(value)

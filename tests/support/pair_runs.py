@@ -314,8 +314,8 @@ def _rounds_with_ports(
 ) -> dict[str, object]:
     """Return the records of a campaign of seven rounds, all pairs of eight nodes.
 
-    ``readings`` returns the ports of a node in a round; a node is ``slow`` in all of its runs. The counters of the last
-    node were not read for a reason.
+    ``readings`` returns the ports of a node in a round; a node is ``slow`` in all of its runs. ``why`` is the reason
+    why the counters of the last node were not read; empty if they were.
     """
     made = campaign()
     record: Any = made["bench:campaign"]

@@ -96,7 +96,7 @@ def nics_only() -> dict[str, Any]:
 
 
 def bridges() -> dict[str, Any]:
-    """Return four GPUs, linked in pairs by NVLink bridges; the rest of the paths go over PCIe."""
+    """Return four GPUs, linked in pairs by NVLink bridges; the other paths go over PCIe."""
     switches = [switch(f"0000:{n}0:01.0", [gpu(n, f"{n}1", model="NVIDIA A100-PCIE-40GB")]) for n in range(4)]
     return {
         "numa": [{"node": 0, "switches": switches}],

@@ -17,7 +17,7 @@ MOST = 10.0
 
 
 def stalled_s() -> float | None:
-    """Return the seconds since boot of pressure stalls (PSI), or None if the kernel does not count them."""
+    """Return the seconds of stalls (PSI) and stolen time since boot; None if the kernel does not count them."""
     total_us = 0
     try:
         for resource in ("cpu", "io", "memory"):

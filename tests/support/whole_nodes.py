@@ -120,7 +120,7 @@ class _RecordsRead(dict[str, Any]):
 def readers(evidence: Evidence, checks: Sequence[Check], cluster: Cluster | None = None) -> Mapping[str, list[Check]]:
     """Return the checks that read each record of a node.
 
-    To all others a change of the record is none: up to where a check reads it, it does what it did before.
+    A changed record cannot affect other checks: a check does the same as before until it reads the record.
     """
     found: dict[str, list[Check]] = {key: [] for key in evidence.records}
     for check in checks:

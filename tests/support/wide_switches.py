@@ -1,4 +1,4 @@
-"""Switches with many ports, all of them as the first one of a leaf."""
+"""Switches with many ports, all of them copies of a leaf's first port."""
 
 from __future__ import annotations
 

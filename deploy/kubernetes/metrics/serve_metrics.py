@@ -90,7 +90,7 @@ class Server(ThreadingHTTPServer):
         super().server_bind()
 
     def process_request(self, request: object, client_address: object) -> None:
-        """Start a thread, unless too many run."""
+        """Start a thread, unless too many are running."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)  # type: ignore[arg-type]
         else:

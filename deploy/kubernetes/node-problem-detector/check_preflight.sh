@@ -1,7 +1,7 @@
 #!/bin/sh
 # A custom plugin of node-problem-detector: reports the verdict that `preflight gate --report-dir` wrote on this node.
 #   check_preflight.sh VERDICT.json SECONDS
-# Exit status 0: OK, 1: NONOK, 2: UNKNOWN; a verdict older than SECONDS, of another boot or damaged is unknown. The
+# Exit status 0: OK, 1: NONOK, 2: UNKNOWN: a verdict that is damaged, from another boot or older than SECONDS. The
 # message has at most 80 bytes: for a failure, the action in brackets, then the fault. Needs sh, sed, head, cut, date.
 verdict=${1:-/var/lib/preflight/node/verdict.json}
 oldest_s=${2:-900}

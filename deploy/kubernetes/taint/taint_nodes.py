@@ -1,8 +1,8 @@
 """Taint the nodes that preflight fails, and remove the taint when they pass: ``taint_nodes.py --mode=apply``.
 
 The verdict is the condition ``PreflightFailed`` that node-problem-detector sets. An unknown, missing or old condition
-changes nothing, and neither does a failure of the job alone (action ``fix-job``). At most a share of the nodes has the
-taint at the same time. Only this taint is ever added or removed. Needs only Python's standard library.
+changes nothing, and neither does a failure of the job alone (action ``fix-job``). Only a limited share of the nodes has
+the taint at any time. Only this taint is ever added or removed. Needs only Python's standard library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 CONDITION, KEY, EFFECT = "PreflightFailed", "gpu-preflight/failed", "NoSchedule"
-#: Seconds after which a condition is old (node-problem-detector repeats it every five minutes), and of clock skew.
+#: Seconds after which a condition is old (node-problem-detector repeats it every five minutes), and allowed clock skew.
 OLD_S, SKEW_S = 900, 300
 _TIMEOUT_S, _PAGE, _MOST_BYTES, _MOST_NODES = 30, 50, 32 << 20, 20000
 _MESSAGE = re.compile(r"(?:\[([a-z-]{1,20})\] )?([A-Za-z0-9][A-Za-z0-9._-]{0,61}[A-Za-z0-9])\b")

@@ -126,7 +126,7 @@ def _file(names: dict[str, str], cables: Sequence[tuple[str, int, str, int]], po
 
 
 def _lost(found: Evidence) -> str:
-    """Return the fault in the counters of a sweep without losses; empty if none."""
+    """Return why the counters of a sweep are incomplete; empty if they are complete."""
     for key in found.records:
         if key.startswith("cmd:ibqueryerrors"):
             raw = found.records[key]

@@ -54,7 +54,7 @@ class ApiServer:
     """The server, in a separate thread; a context manager."""
 
     def __init__(self, folder: Path, pods: Sequence[ServedPod], *, token: str = TOKEN, web_socket: bool = True) -> None:
-        """Prepare; ``web_socket=False``: like a server, or a proxy in front of it, that supports only SPDY."""
+        """Prepare the server; with ``web_socket=False``, it supports only SPDY, as behind some proxies."""
         self.pods = {pod.name: pod for pod in pods}
         self.token, self.web_socket = token, web_socket
         self.requests: list[http.Request] = []

@@ -92,7 +92,7 @@ def _with_values(path: str, *values: tuple[str, str]) -> str:
 
 
 def _config_map(folder: str, data: Mapping[str, str]) -> str:
-    """Return the ConfigMap that a folder's generator makes; Kustomize has no text of it."""
+    """Return the ConfigMap that a folder's generator makes; Kustomize has no file for it."""
     (generator,) = yaml.safe_load((BASES / folder / "kustomization.yaml").read_text())["configMapGenerator"]
     if set(generator["files"]) != set(data):
         raise ValueError(f"{folder}: the generator has {generator['files']}")

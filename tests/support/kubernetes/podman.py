@@ -75,7 +75,7 @@ class Podman:
     """A podman with private storage, and the root of its containers."""
 
     def __init__(self) -> None:
-        """Set it up and make the root; ``close`` removes everything."""
+        """Set up podman and make the root; ``close`` removes everything."""
         self.folder = Path(tempfile.mkdtemp(prefix="preflight-podman-"))
         self.folder.chmod(0o755)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

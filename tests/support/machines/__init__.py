@@ -1,9 +1,9 @@
 """Machines made by hand: whole-node evidence rendered from a description of the hardware.
 
 Every text is written in the documented format of the tool (`nvidia-smi topo -m`, `ibstat`, `ibv_devinfo`, sysfs ABI,
-dcb(8), mlnx_qos); wiring after the DGX H100 user guide, that of other nodes after what their own modules name. Nothing
-here was recorded on hardware, as every document states in its ``origin``. A fault is a change of the description, so
-all tools of a sick node agree with each other as they would on a real one.
+dcb(8), mlnx_qos); the wiring follows the DGX H100 user guide, that of other nodes the sources that their modules name.
+Nothing here was recorded on hardware, as every document states in its ``origin``. A fault is a change of the
+description, so all tools of a sick node agree with each other as they would on a real one.
 
 ``python -m tests.support.machines`` writes ``fixtures/nodes`` and ``preflight/demo``; a test compares them.
 """

@@ -1,8 +1,8 @@
 """DGX A100: eight A100 on six NVSwitches, two AMD processors in NPS4, two compute NICs for every two GPUs.
 
-Matrix and CPU affinity (GPUs on the NUMA nodes 3, 1, 7 and 5, in this order) after public outputs of
-`nvidia-smi topo -m` (NVIDIA/nccl issue 1505); buses, names of the interfaces and roles of the ports after the DGX
-A100 user guide. The bridges between GPUs and NICs, firmware and GUIDs are made up.
+The matrix and the CPU affinity (GPUs on the NUMA nodes 3, 1, 7 and 5, in this order) follow public outputs of
+`nvidia-smi topo -m` (NVIDIA/nccl issue 1505); buses, interface names and port roles follow the DGX A100 user guide. The
+bridges between GPUs and NICs, firmware and GUIDs are made up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """HGX B200: eight GPUs, NVSwitches behind ConnectX-7 bridges, so some RDMA devices belong to no network.
 
-The order of the sixteen RDMA devices and their codes after public outputs of `nvidia-smi topo -m` on such boards
-(sgl-project/sglang issue 26541, vllm-project/vllm issue 42186): the bridges' four functions first, then each GPU's
-NIC, a dual-port BlueField-3 on either socket. PCI addresses after the DGX B200; those of the bridges, and firmware
-and GUIDs, are made up. The fabric manager guide names the bridges' functions: two for traffic, two limited ones.
+The order of the sixteen RDMA devices and their codes follow public outputs of `nvidia-smi topo -m` on such boards
+(sgl-project/sglang issue 26541, vllm-project/vllm issue 42186): the bridges' four functions first, then each GPU's NIC,
+a dual-port BlueField-3 on either socket. PCI addresses follow the DGX B200; those of the bridges, and firmware and
+GUIDs, are made up. The fabric manager guide names the bridges' functions: two for traffic, two limited ones.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A compute tray of GB200 NVL72: four GPUs on two Grace processors, NVLink to the rack's switches.
 
-Addresses of GPUs and NICs, names of the interfaces and SYS in every cell between GPU and NIC after public
-descriptions of such trays (NVIDIA/NVSentinel, design of its NIC health monitor; DGX GB200 user guide: mlx5_0, 1, 4
-and 5 are the fabric's, the rest BlueField-3 ports); NUMA nodes of GPU memory after the same and the kernel's
-nvgrace-gpu documents: CPU nodes 0 and 1, then eight for each GPU, of which the first holds its memory while MIG is
-off. GUIDs, firmware and the cluster's UUID are made up.
+Addresses of GPUs and NICs, interface names and SYS in every cell between GPU and NIC follow public descriptions of such
+trays (NVIDIA/NVSentinel, design of its NIC health monitor; DGX GB200 user guide: mlx5_0, 1, 4 and 5 are the fabric's,
+all other devices are BlueField-3 ports). NUMA nodes of GPU memory follow the same sources and the kernel's nvgrace-gpu
+documents: CPU nodes 0 and 1, then eight for each GPU, of which the first holds its memory while MIG is off. GUIDs,
+firmware and the cluster's UUID are made up.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def _answering(machine: Machine) -> list[tuple[int, Gpu]]:
 
 
 def _topo(machine: Machine) -> str:
-    """Render ``nvidia-smi topo -m`` as driver 535 and newer prints it, with the underlined header."""
+    """Render ``nvidia-smi topo -m`` as drivers 535 and newer print it, with the underlined header."""
     gpus = _answering(machine)
     nics = [nic for nic in machine.nics if nic.bound]
     names = [f"GPU{index}" for index, _ in gpus] + [f"NIC{index}" for index in range(len(nics))]

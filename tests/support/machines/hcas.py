@@ -150,7 +150,7 @@ def _node(mode: str) -> dict[str, Any]:
 
 
 def active_mtu(machine: Machine, nic: Nic) -> int:
-    """Return the RDMA MTU: under RoCE the largest step that fits in the interface's, less 96 bytes."""
+    """Return the RDMA MTU: under RoCE, the largest that fits in the interface's MTU less 96 bytes."""
     if not nic.ethernet(machine.roce):
         return nic.partition_mtu
     return max((step for step in (256, 512, 1024, 2048, 4096) if step <= nic.netdev_mtu - 96), default=256)

@@ -1,4 +1,4 @@
-"""Parts of a server: CPUs, drives, swap, mounts, services; formats after proc(5), df(1), systemctl(1)."""
+"""Parts of a server: CPUs, drives, swap, mounts, services, as in proc(5), df(1) and systemctl(1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A box of eight L40S cards: no NVLink, no NVSwitch, and one RoCE NIC for every two GPUs.
 
-Two PCIe switches, one below each Xeon, with four cards and two ConnectX-7 each, as NVIDIA's OVX reference and
-several vendors build it; nothing is one vendor's. What the driver shows of an L40S after public outputs of
-`nvidia-smi -q`; addresses, firmware and GUIDs are made up.
+Two PCIe switches, one below each Xeon, with four cards and two ConnectX-7 each, as in NVIDIA's OVX reference design and
+in servers of several vendors. What the driver shows of an L40S follows public outputs of `nvidia-smi -q`; addresses,
+firmware and GUIDs are made up.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Modules and cables: ``ethtool -m`` (CMIS), ``ethtool --show-fec``, ``mlxlink -m -c``.
 
-After ethtool's cmis.c and module-common.c, and the mlxlink pages of NVIDIA's MFT documentation.
+The formats follow ethtool's cmis.c and module-common.c, and the mlxlink pages of NVIDIA's MFT documentation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AWS p5.48xlarge: eight H100 and 32 EFA devices, four beside each GPU on its PCIe switch.
 
-PCI addresses, ids, the form of GUIDs and the link of a device after public outputs of lstopo and ibv_devinfo on such
-machines; sysfs after the kernel's drivers/infiniband/hw/efa. The hypervisor shows the switches.
+PCI addresses, ids, the form of GUIDs and the link of a device follow public outputs of lstopo and ibv_devinfo on such
+machines; sysfs follows the kernel's drivers/infiniband/hw/efa. The hypervisor shows the switches.
 """
 
 from __future__ import annotations

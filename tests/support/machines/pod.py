@@ -2,8 +2,8 @@
 
 The pod has all eight GPUs and the eight rails as secondary networks; RDMA devices are shared, so those of storage are
 listed too, without an interface. Its image has no lspci, systemctl or chronyc and may not read the kernel's log. The
-annotation after the Kubernetes Network Custom Resource Definition De-facto Standard, the pod's state in the API after
-the Kubernetes API reference.
+annotation follows the Kubernetes Network Custom Resource Definition De-facto Standard, the pod's state in the API the
+Kubernetes API reference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A node's identity and the settings of its kernel and firmware: files of /proc, /sys and /etc.
 
-Formats after machine-id(5), proc(5), Documentation/ABI/testing/sysfs-class-infiniband, the JSON that the CUDA toolkit
-installs, and `nvidia-ctk --version`. Names and versions are made up.
+The formats are those of machine-id(5), proc(5), Documentation/ABI/testing/sysfs-class-infiniband, the JSON that the
+CUDA toolkit installs, and `nvidia-ctk --version`. Names and versions are made up.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Healthy nodes of unusual design: shared NICs, two ports for each GPU, one GPU with its own Grace.
 
-H20 boards of which every second GPU has a NIC behind its own PCIe switch, bonds of two ports each, after public
-outputs of `nvidia-smi topo -m` on such servers; sixteen 200 Gb/s RoCE ports, two of a card for each H100, and the
-provider's settings for NCCL (traffic class 41, priority 5), after OCI's published shape and its launch scripts; a
-GH200 with its one NIC on the processor, after public outputs of the same command. Addresses, firmware and GUIDs are
-made up.
+An H20 board on which every second GPU has a NIC, a bond of two ports, behind its own PCIe switch; it follows public
+outputs of `nvidia-smi topo -m` on such servers. A node with sixteen 200 Gb/s RoCE ports, two of a card for each H100,
+and the provider's settings for NCCL (traffic class 41, priority 5); it follows OCI's published shape and launch
+scripts. A GH200 with its one NIC on the processor; it follows public outputs of the same command. Addresses, firmware
+and GUIDs are made up.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class Gpus(Slurm):
                 self.forget(name)
 
     def well(self, *names: str) -> None:
-        """Make the port of these nodes run at its full rate again."""
+        """Make the slow port of each of these nodes run at its full rate again."""
         for name in names:
             (self.seen / f"rate.{name}").write_text("400 Gb/sec (4X NDR)\n")
 
