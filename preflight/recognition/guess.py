@@ -68,7 +68,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
             r"^# OSU [\w -]{2,60} Test v",
             ("all_reduce_perf -b 8 -e 8G -f 2 -g 1", "ib_write_bw NODE", "ibstat"),
         ),
-        ("dcgmi", r"(?i)\bdcgmi?\b|DCGM_FI_", ("dcgmi diag -r 1", "dcgmi health -c", "nvidia-smi -q")),
+        ("dcgmi", r"(?i)(?<![\w-])dcgmi?(?![\w-])|DCGM_FI_", ("dcgmi diag -r 1", "dcgmi health -c", "nvidia-smi -q")),
         ("nvidia-smi dmon or pmon", r"^# ?gpu +(?:pwr|pid|sm|fb)\b", _GPU),
         ("a list of GPUs (nvidia-smi -L)", r"^GPU \d{1,3}: .{1,100}\(UUID: ", _GPU),
         ("nvidia-smi", r"(?i:\bnvidia-smi\b)|\bNVML\b", _GPU),

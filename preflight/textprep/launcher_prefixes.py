@@ -17,7 +17,7 @@ _FABRIC = r"\[(?:[\w.-]{1,64}@)?((?=[\w.-]*[A-Za-z])[\w.-]{1,128})(?::\d{1,5})?\
 _GREP = r"([\w./-]{1,128}\.(?:txt|log|out|err)"
 _SRUN = r"\s{0,6}(\d{1,6}):"  # srun --label
 _PDSH_ADDRESS = r"(\d{1,3}(?:\.\d{1,3}){3}): "
-_DAEMON = r"[\w.-]{1,128} %s[\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s"  # a host and a program
+_HOST, _PROGRAM = r"[\w.-]{1,128}", r" %s[\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s"  # in syslog and the journal
 
 #: Excludes the kernel, whose messages have times of their own.
 _NO_KERNEL = r"(?!kernel\b)"
@@ -52,12 +52,12 @@ MARKS = tuple(
         r"()(?!\|[|\s]*[+\\]?-[0-9a-f]{2}\.[0-7])(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",
     )
 )
-#: Prefixes that lines of a kernel log may also have.
+#: Prefixes that lines of a kernel log may also have; the group of each pattern is the writer.
 TIMES = tuple(
     re.compile(pattern)
     for pattern in (
         # rsyslog, journalctl -o short-iso
-        rf"()\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\S{{1,16}} {_DAEMON % _NO_KERNEL}",
+        rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\S{{1,16}} ({_HOST}){_PROGRAM % _NO_KERNEL}",
         # kubectl, ts, Jenkins; then prefixes of containerd, GitLab, Python's logging; excludes dmesg's format
         r"()(?!\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
         rf"\[?{_DATE_TIME}\]?:?(?:\s|(?=\[\s*\d))"
@@ -66,7 +66,7 @@ TIMES = tuple(
         r"|\| [A-Z]{4,8}\s{1,8}\| [\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6} -)\s)?",  # loguru
         rf"()\[?{_CLOCK}\]?:?\s",
         # syslog
-        rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",
+        rf"[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d ({_HOST}){_PROGRAM % _NO_KERNEL}",
     )
 )
 #: Times before a line's other prefixes: those of log collectors, and that of syslog.
@@ -84,7 +84,7 @@ _ON_ANY_LINE = re.compile(
         (
             r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
             # rsyslog, journalctl -o short-iso
-            rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|\d{{4}}-\d\d-\d\dT\S{{8,24}}) {_DAEMON % ''}",
+            rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|\d{{4}}-\d\d-\d\dT\S{{8,24}}) {_HOST}{_PROGRAM % ''}",
             r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, after its time was stripped
             rf"{_DATE_TIME}\s",  # RFC 3339
             rf"{_CTIME}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-HINTS = ("NAME",)
+HINTS = (
+    "NAME", "Ready", "Running", "Completed", "Succeeded", "Error", "BackOff", "Pending", "Evicted", "Terminating",
+    "Init:", "PodInitializing", "ContainerCreating", "ImagePull", "Invalid", "OOMKilled", "Unknown", "Admission",
+)  # fmt: skip
 
 _POD_HEAD = re.compile(r"\s*(NAMESPACE\s+)?NAME\s+READY\s+STATUS\s+RESTARTS\s+AGE\b.{0,200}")
 _NODE_HEAD = re.compile(r"\s*NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION\b.{0,300}")
@@ -24,6 +28,8 @@ _NODE = re.compile(
     rf"\s*([a-z0-9][\w.-]{{0,252}})\s+((?:Not)?Ready|Unknown)((?:,\w{{1,40}}){{0,4}})\s+(\S{{1,200}})\s+(?:{_AGE})\s+"
     r"(v\S{1,60}).{0,300}"
 )
+#: The beginning of a row of a pod.
+_BEGUN = re.compile(r"\s*(?:[a-z0-9][\w-]{0,62}\s+)?[a-z0-9][\w.-]{0,252}\s+\d{1,4}/\d{1,4}(?:\s|$)")
 
 
 @dataclass(frozen=True)
@@ -88,31 +94,44 @@ def _headings(text: str) -> list[tuple[str, int]]:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table of ``kubectl get`` begins at a line."""
+    """Return whether a table of ``kubectl get`` begins at a line.
+
+    ``grep`` and ``--no-headers`` leave rows without a header.
+    """
     text = lines[at].text
+    return _is_headed(text) or _row_without_header(text, lines[at].number) is not None
+
+
+def _is_headed(text: str) -> bool:
     return bool(_POD_HEAD.fullmatch(text) or _NODE_HEAD.fullmatch(text) or _headings(text))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesList]:
-    """Read the rows below the header."""
-    if not _POD_HEAD.fullmatch(lines[at].text) and not _NODE_HEAD.fullmatch(lines[at].text):
+    """Read the rows below the header, or rows without one."""
+    text = lines[at].text
+    read: Callable[[str, int], ListedPod | ListedNode | None]
+    pods_below, nodes_below = _POD_HEAD.fullmatch(text), _NODE_HEAD.fullmatch(text)
+    if pods_below:
+        read, end = partial(_pod, named=bool(pods_below[1])), at + 1
+    elif nodes_below:
+        read, end = _node, at + 1
+    elif _headings(text):
         return _other_rows(lines, at)
-    head = _POD_HEAD.fullmatch(lines[at].text)
-    pods: list[ListedPod] = []
-    nodes: list[ListedNode] = []
+    else:
+        read, end = _row_without_header, at
+    rows: list[ListedPod | ListedNode] = []
     gaps: list[ParseGap] = []
-    end = at + 1
     while end < len(lines) and lines[end].text.strip() and not is_prompt(lines[end].text):
-        text, number = lines[end].text, lines[end].number
-        if head and (pod := _pod(text, number, named=bool(head[1]))):
-            pods.append(pod)
-        elif not head and (match := _NODE.fullmatch(text)):
-            nodes.append(ListedNode(match[1], match[2], tuple(filter(None, match[3].split(","))), match[5], number))
-        else:
-            gaps.append(ParseGap(number, "the row is truncated"))
+        row = read(lines[end].text, lines[end].number)
+        if row is None:
+            if pods_below or nodes_below or _BEGUN.match(lines[end].text):
+                gaps.append(ParseGap(lines[end].number, "the row is truncated"))
             break
+        rows.append(row)
         end += 1
-    return Parsed(KubernetesList(tuple(pods), tuple(nodes)), tuple(gaps), end)
+    pods = tuple(row for row in rows if isinstance(row, ListedPod))
+    nodes = tuple(row for row in rows if isinstance(row, ListedNode))
+    return Parsed(KubernetesList(pods, nodes), tuple(gaps), end)
 
 
 def _other_rows(lines: Lines, at: int) -> Parsed[KubernetesList]:
@@ -121,7 +140,7 @@ def _other_rows(lines: Lines, at: int) -> Parsed[KubernetesList]:
     rows: list[ListedObject] = []
     gaps: list[ParseGap] = []
     end = at + 1
-    while end < len(lines) and lines[end].text.strip() and not is_prompt(lines[end].text) and not begins(lines, end):
+    while end < len(lines) and (text := lines[end].text).strip() and not is_prompt(text) and not _is_headed(text):
         row = _row(heads, lines[end].text[:4000])
         name = row.get("NAME") or row.get("NAMES", "")
         if not re.fullmatch(r"[A-Za-z0-9][\w.:/-]{0,252}", name):
@@ -142,7 +161,18 @@ def _row(heads: list[tuple[str, int]], text: str) -> dict[str, str]:
     return {name: text[begin:stop].strip() for (name, begin), stop in zip(heads, ends, strict=True)}
 
 
-def _pod(text: str, number: int, named: bool) -> ListedPod | None:
+def _row_without_header(text: str, number: int) -> ListedPod | ListedNode | None:
+    return _pod(text, number) or _pod(text, number, named=True) or _node(text, number)
+
+
+def _node(text: str, number: int) -> ListedNode | None:
+    match = _NODE.fullmatch(text)
+    if not match:
+        return None
+    return ListedNode(match[1], match[2], tuple(filter(None, match[3].split(","))), match[5], number)
+
+
+def _pod(text: str, number: int, *, named: bool = False) -> ListedPod | None:
     namespace = ""
     if named:
         if not (first := _NAMED.fullmatch(text)):

@@ -7,4 +7,4 @@ from preflight.parsers.cluster.slurm_nodes import parse_nodes as parse_lines
 
 __all__ = ["HINTS", "begins", "parse_lines"]
 
-HINTS = ("NodeName=",)
+HINTS = ("NodeName=", "ThreadsPerCore=")

@@ -16,6 +16,10 @@ _REASON = re.compile(
     r"|N/A)\s+(?:([a-z*~#%$@+^-]{2,20})\s+)?(\S{1,400})\s*"
 )
 _NODE = re.compile(r"\s*NodeName=(\S{1,100})(?:\s.*)?")
+#: The state of a node whose other lines a filter such as ``grep State`` has dropped; the command may name the node.
+_STATE = re.compile(r"\s*State=[A-Z][A-Z_+*~#$@!%^-]{1,200} ThreadsPerCore=\d.*")
+_COMMAND = re.compile(r"\bscontrol\s.{0,80}?\bshow\s+nodes?[ =](\w[\w.-]{0,99})(?=\s|$)")
+_UNNAMED = "an unnamed node"
 _PAIR = re.compile(r"(?<!\S)([A-Z]\w{1,30}(?:/\w{1,20})?)=(\S*)")
 #: Fields that only a running controller prints, and fields that only a configuration has (slurm.conf, ``slurmd -C``,
 #: gres.conf).
@@ -65,6 +69,8 @@ def parse_reasons(lines: Lines, at: int) -> Parsed[tuple[DrainReason, ...]]:
 
 def nodes_begins(lines: Lines, at: int) -> bool:
     """Return whether ``scontrol show node`` output begins at a line."""
+    if _STATE.fullmatch(lines[at].text):
+        return True
     return bool(_NODE.fullmatch(lines[at].text)) and (
         "State=" in lines[at].text or any("=" in line.text for line in lines[at + 1 : at + 3])
     )
@@ -75,7 +81,9 @@ def parse_nodes(lines: Lines, at: int) -> Parsed[tuple[SlurmNode, ...]]:
 
     def belongs(text: str) -> bool:
         return bool(
-            _NODE.fullmatch(text) or re.match(r"\s{2,}[A-Z]\w{1,30}=", text) or text.lstrip().startswith("Reason=")
+            _NODE.fullmatch(text)
+            or re.match(r"\s{2,}[A-Z]\w{1,30}=", text)
+            or text.lstrip().startswith(("Reason=", "State="))
         )
 
     end, taken = block(lines, at, belongs, blanks=2)
@@ -94,11 +102,14 @@ def parse_nodes(lines: Lines, at: int) -> Parsed[tuple[SlurmNode, ...]]:
             words += ("NOT_RESPONDING",) * ("*" in state)  # a suffix, up to Slurm 20.11
             nodes.append(SlurmNode(name, words, reason, dict(fields), number, of_file))
 
+    command = _COMMAND.search(lines[at - 1].text) if at else None
+    unnamed = command[1] if command else _UNNAMED
     for line in taken:
-        if begun := _NODE.fullmatch(line.text):
+        begun = _NODE.fullmatch(line.text)
+        if begun or ((not name or "State" in fields) and _STATE.fullmatch(line.text)):
             close()
             fields.clear()
-            name, reason, number, configured = begun[1], "", line.number, False
+            name, reason, number, configured = begun[1] if begun else unnamed, "", line.number, False
         if (match := _NODE_REASON.fullmatch(line.text)) is not None:
             reason = match[1]
             fields["ReasonBy"] = match[2] or ""

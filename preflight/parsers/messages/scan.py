@@ -103,6 +103,8 @@ _OTHERS = re.compile(
 _SOURCE = re.compile(r"\s{0,40}(?:#|//|raise |except |assert |return |if |print\(|echo |grep |\$ )")
 _RANK = re.compile(r"(?i)\brank[ =:]{0,12}(\d{1,6})\b|\[default(\d{1,4})\]|\[rank(\d{1,6})\]")
 _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
+#: The second line of nvidia-smi's message about versions that differ.
+_LIBRARY = re.compile(r"NVML library version: [\d.]{1,20}")
 #: The node before a message, if a daemon of Slurm wrote it: its name includes the node's.
 _SLURMD = "slurmstepd-"
 
@@ -376,6 +378,8 @@ def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
 def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines, at: int) -> LoggedError:
     groups = {name: value or "" for name, value in match.groupdict().items()} if match else {}
     text = lines[at].text
+    if signature.id == "nvml-version-mismatch" and (below := lines[at + 1 : at + 2]):
+        text += f"; {library[0]}" if (library := _LIBRARY.match(below[0].text)) else ""
     rank = groups.get("rank") or next((value for hit in _RANK.findall(text) for value in hit if value), "")
     node = groups.get("node") or (match_node[1] if (match_node := _NODE.match(text)) else "")
     if not node and "exitcode" in text:  # torchrun prints host and rank above it

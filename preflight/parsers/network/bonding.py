@@ -43,6 +43,7 @@ class Bond:
     mii_status: str | None
     active: str | None  # the member that carries the traffic, in mode active-backup
     members: tuple[BondMember, ...] = field(default=())
+    hash_policy: str | None = None  # "layer2", "layer3+4", …: the fields that choose a packet's member
 
     @property
     def is_lacp(self) -> bool:
@@ -75,6 +76,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Bond]:
     bond = Bond(
         lines[at].number, command[1] if command else "", own.get("Bonding Mode"), own.get("MII Status"),
         own.get("Currently Active Slave"), tuple(_member(name, fields) for name, fields in members),
+        own.get("Transmit Hash Policy", "").partition(" (")[0] or None,
     )  # fmt: skip
     return Parsed(bond, tuple(gaps), end)
 
@@ -91,6 +93,7 @@ def facts(bond: Bond) -> dict[str, Any]:
     """Return the bond as `preflight read --json` prints it."""
     return {
         "name": bond.name or None, "mode": bond.mode, "mii_status": bond.mii_status, "active": bond.active,
+        "hash_policy": bond.hash_policy,
         "members": [
             {"name": item.name, "mii_status": item.mii_status, "speed_gbps": item.speed_gbps,
              "link_failures": item.link_failures, "aggregator": item.aggregator}

@@ -6,7 +6,7 @@ import re
 
 from preflight.parsers.counter_list import CounterList, facts, summary
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.text_block import block, broken_off
+from preflight.parsers.text_block import block, broken_off, queried_device
 from preflight.textprep.lines import Lines
 
 __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
@@ -15,7 +15,7 @@ HINTS = (":",)
 
 #: A remark after a counter.
 _REMARK = r"(?:\s{2,}\([^()]{1,80}\))?\s*"
-_NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for [\w.@-]{1,64}):\s*")
+_NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for ([\w.@-]{1,64})):\s*")
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,8})" + _REMARK)
 
 
@@ -84,7 +84,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         cut.append(ParseGap(taken[-1].number, "no counter follows"))
     if len(counters) > MOST_COUNTERS:
         cut.append(ParseGap(taken[-1].number, f"more than {MOST_COUNTERS} counters"))
-    if not _NIC_STATISTICS.fullmatch(lines[at].text):
+    head = _NIC_STATISTICS.fullmatch(lines[at].text)
+    if head is None:
         cut.append(
             ParseGap(
                 lines[at].number, "the header of the list is missing: preceding counters may be missing", beside=True
@@ -92,4 +93,5 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         )
     if broken_off(lines, end):
         cut.append(ParseGap(lines[end].number, "the text stops within a counter"))
-    return Parsed(CounterList(counters), tuple(cut), end)
+    interface = (head and head[1]) or queried_device(lines, at, r"ethtool[ _](?:-S|--statistics)")
+    return Parsed(CounterList(counters, {interface: counters} if interface else None), tuple(cut), end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
@@ -21,10 +22,10 @@ _COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
 _NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
 _ENDS = re.compile(r"\s*-{20,}\s*")
 _STATUS = re.compile(r"[Ff]ailed status (\d{1,3})(?:\D{1,40}\d{1,20} syndrome? (0x[0-9a-fA-F]{1,8}))?")
-#: The rate of a port, in sysfs and in lists of ports; maximum lines above a test, and below the device's name, in which
-#: it is searched.
+#: The rate of a port, in sysfs and in lists of ports; maximum lines above a test, below it, and below the device's
+#: name, in which it is searched.
 _RATE = re.compile(r"\s*(?:[Rr]ate:?\s+)?(\d{1,4}(?:\.\d)?)(?: G(?:b/sec|bps|b/s)(?: \(.{1,20}\))?)?\s*")
-_ABOVE, _BELOW_NAME = 80, 25
+_ABOVE, _BELOW, _BELOW_NAME = 80, 10, 25
 #: Maximum lines of one test; a sweep prints one row per message size.
 _MOST_LINES = 200
 
@@ -53,7 +54,7 @@ class PerftestRun:
     rows: tuple[PerftestRow, ...]
     error: PerftestError | None
     error_text: str  # first line with an error; empty if there is none
-    port_gbps: float | None = None  # rate of the device's port, from the text above the test
+    port_gbps: float | None = None  # rate of the device's port, from the text above or below the test
     status: int | None = None  # status of the failed work completion
     syndrome: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)  # name -> value, as printed
@@ -89,17 +90,24 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
     failed = next((match for text in texts if (match := _STATUS.search(text)) is not None), None)
     run = PerftestRun(
         lines[at].number, tool, fields.get("Device"), fields.get("Link type"), int(mtu) if mtu.isdecimal() else None,
-        rows, error, words[:200], _port_gbps(lines[max(0, at - _ABOVE) : at], fields.get("Device", "")),
+        rows, error, words[:200], _port_gbps(lines, at, end, fields.get("Device", "")),
         int(failed[1]) if failed else None, failed[2] if failed else None, fields,
     )  # fmt: skip
     return Parsed(run, tuple(gaps), end)
 
 
-def _port_gbps(above: Lines, device: str) -> float | None:
-    """Return the rate shown below the device's name above a test; None without one."""
-    named = [at for at, line in enumerate(above) if device and re.search(rf"\b{re.escape(device)}\b", line.text)]
-    for at in reversed(named):
-        for line in above[at + 1 : at + _BELOW_NAME]:
+def _port_gbps(lines: Lines, at: int, end: int, device: str) -> float | None:
+    """Return the rate shown below the device's name; None without one.
+
+    The nearest name above the test counts, then the first one below it.
+    """
+    if not device:
+        return None
+    name = re.compile(rf"\b{re.escape(device)}\b")
+    above, below = range(at - 1, max(0, at - _ABOVE) - 1, -1), range(end, min(len(lines), end + _BELOW))
+    for index in (index for index in chain(above, below) if name.search(lines[index].text)):
+        last = at if index < at else len(lines)
+        for line in lines[index + 1 : min(last, index + _BELOW_NAME)]:
             if ("ate" in line.text or "Gb" in line.text) and (match := _RATE.fullmatch(line.text)):
                 return float(match[1])
     return None

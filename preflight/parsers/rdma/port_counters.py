@@ -38,6 +38,8 @@ _WITHIN = re.compile(
     rf"(?:.{{0,200}}?[/:\s])?{_PORT}\]?[#$%>]\s+(?:cat|more)\s+(?:\./)?(?P<name>[A-Za-z]\w{{2,60}})\s*"
 )
 _THROUGH = re.compile(r".{0,300}(?:/hw_counters\b|/ports/\d{1,3}/counters\b|[/\s](?:hw_)?counters\]?[#$%>]\s).{0,300}")
+#: The port in a command that lists its counters.
+_IN_COMMAND = re.compile(r"(?<![\w.-])(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})(?!\d)")
 #: Text that ``more`` prints around the name of each file.
 _MORE = re.compile(r"\s*:{14}\s*")
 #: The kernel's message for a counter that the port's management agent lacks.
@@ -69,10 +71,10 @@ class _Rows:
         if _MORE.fullmatch(text) or ("N/A" in text and _NONE.fullmatch(text)):
             return True
         if match := _SYSFS.fullmatch(text):
-            self._locate(match)
+            self.locate(match)
             self._add(match["name"], match["value"])
         elif match := _LINK.fullmatch(text):
-            self._locate(match)
+            self.locate(match)
             self._linked, self.waiting = True, None
             self._pairs(match["rest"] or "")
         elif self.waiting and not self._linked and (match := _NUMBER.fullmatch(text)):
@@ -84,7 +86,7 @@ class _Rows:
             self._pairs(text)
         elif match := _ABOVE.fullmatch(text) or _WITHIN.fullmatch(text) or _ALONE.fullmatch(text):
             if "counters" in text:
-                self._locate(match)
+                self.locate(match)
             elif match["name"] not in OWN_NAMES:
                 return False
             self.waiting = match["name"]
@@ -92,7 +94,8 @@ class _Rows:
             return False
         return True
 
-    def _locate(self, match: re.Match[str]) -> None:
+    def locate(self, match: re.Match[str]) -> None:
+        """Set the port of the next counters; it is unknown if the match lacks it."""
         self._where = f"{match['device']}/{match['port']}" if match["device"] else None
 
     def _pairs(self, text: str) -> None:
@@ -147,6 +150,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
                 rows.by_port.setdefault(where, {})[name] = value
                 rows.counters.setdefault(name, value)
         return Parsed(CounterList(rows.counters, rows.by_port), (), end)
+    if at and (command := _IN_COMMAND.search(lines[at - 1].text)):
+        rows.locate(command)
     rows.take(lines[at].text)
     end, taken = block(lines, at, rows.take, blanks=1)
     while not rows.waiting and _shown(lines, end):  # several commands, each followed by its value

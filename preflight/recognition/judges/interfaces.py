@@ -315,6 +315,10 @@ def _interface_drops(part: PastedValue) -> Iterator[Finding]:
                           fix="Read the counters again after a minute: `ip -s link show IF`.")  # fmt: skip
 
 
+#: Speed of members from which a bond may carry the traffic of GPUs or storage: a judgement call.
+_FAST_GBPS = 100
+
+
 def _bond(part: PastedValue) -> Iterator[Finding]:
     bond: Bond = part.value
     name = bond.name or "the bond"
@@ -342,6 +346,10 @@ def _bond(part: PastedValue) -> Iterator[Finding]:
         listed = ", ".join(f"{member.name} {member.speed_gbps:g}" for member in bond.members if member.speed_gbps)
         yield warned(f"{name}: its members have different speeds: {listed} Gb/s", found=listed, expected="one speed",
                      evidence=part.evidence)  # fmt: skip
+    if bond.is_lacp and bond.hash_policy == "layer2" and bond.members[1:] and max(speeds, default=0) >= _FAST_GBPS:
+        yield unknown(f"{name}: the hash policy is layer2: all traffic with one MAC address, such as a router's, uses "
+                      "one member", found="layer2", expected="layer3+4", evidence=part.evidence,
+                      fix="If RDMA or storage uses the bond, set `xmit_hash_policy=layer3+4`.")  # fmt: skip
     if bond.members and not down and len(aggregators) <= 1 and part.complete:
         yield passed(
             f"{name}: {all_of(len(bond.members), 'member')} {verb(len(bond.members), 'is')} up", evidence=part.evidence

@@ -1236,6 +1236,52 @@ def steps_of(times: list[float]) -> str:
     return "".join(line.format(step=step, time=time) for step, time in enumerate(times, 1))
 
 
+WRITE = """\
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : bnxt_re2
+ Mtu             : 4096[B]
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 1048576    5000           {rate:.2f}             {rate:.2f}            0.0231
+---------------------------------------------------------------------------------------
+$ cat /sys/class/infiniband/{device}/ports/1/rate
+200 Gb/sec (4X HDR)
+"""
+PODS = """\
+$ kubectl get pods -A | grep -e network -e roce
+roce-system   rdma-shared-dp-ds-x7k2q    1/1   Running     3 (41d ago)   60d
+roce-system   multus-sriov-h9w4m         {}          60d
+"""
+JOURNAL = """\
+Feb 17 08:41:10 vela-gpu-17 nicwatch[882]: NIC statistics:
+Feb 17 08:41:10 vela-gpu-17 nicwatch[882]:      rx_bytes: 771200
+Feb 17 08:41:10 vela-gpu-17 nicwatch[882]:      tx_bytes: 431200
+Feb 17 08:41:10 vela-gpu-17 nicwatch[882]:      rx_discards_phy: {}
+"""
+FILTERED = """\
+[ops@login2 ~]$ scontrol show node vela31 | grep -e State -e Reason
+   State={} ThreadsPerCore=1 TmpDisk=0 Weight=5 Owner=N/A MCS_label=N/A
+{}"""
+AGGREGATED = """\
+Ethernet Channel Bonding Driver: v6.8.0
+
+Bonding Mode: IEEE 802.3ad Dynamic link aggregation
+Transmit Hash Policy: {}
+MII Status: up
+
+Slave Interface: rail0a
+MII Status: up
+Speed: {speed} Mbps
+Link Failure Count: 0
+Aggregator ID: 4
+
+Slave Interface: rail0b
+MII Status: up
+Speed: {speed} Mbps
+Link Failure Count: 0
+Aggregator ID: 4
+"""
+LIBRARY = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 590.12\n"
 MARKED = "$ cat /sys/class/net/rail4/ecn/roce_np/enable/3 /sys/class/net/rail4/ecn/roce_rp/enable/3\n{}\n{}\n"
 
 ROWS |= {
@@ -1273,6 +1319,55 @@ ROWS |= {
         0,
     ),
     "even steps in a log of NCCL": (f"{LAUNCH}{steps_of([1000.0] * 30)}", [], "", 0),
+    "a slow write test above the port's rate": (
+        WRITE.format(rate=98.31, device="bnxt_re2"),
+        [("warn", "pair.write-bw", "98.31 Gb/s at 1048576 bytes, over a port of 200 Gb/s")],
+        "",
+        0,
+    ),
+    "a fast write test above the port's rate": (WRITE.format(rate=196.4, device="bnxt_re2"), [], "", 0),
+    "a write test above the rate of another port": (
+        WRITE.format(rate=98.31, device="bnxt_re0"),
+        [("unknown", "pair.write-bw", "the text does not show the port's rate")],
+        "",
+        3,
+    ),
+    "pods without a header": (
+        PODS.format("0/2   ImagePullBackOff   0"),
+        [("fail", "container.state", "ImagePull")],
+        "",
+        1,
+    ),
+    "healthy pods without a header": (PODS.format("2/2   Running            0"), [], "", 0),
+    "nodes without a header": (
+        "".join(f"vela{n}   {state}   worker   41d   v1.31.4\n" for n, state in ((31, "NotReady"), (32, "Ready"))),
+        [("fail", "host.services", "vela31")],
+        "vela32",
+        1,
+    ),
+    "counters in a journal": (
+        JOURNAL.format(55120),
+        [("unknown", "counters.loss", "rx_discards_phy 55120")],
+        "",
+        3,
+    ),
+    "counters in a journal that are zero": (JOURNAL.format(0), [], "", 0),
+    "the state of a node without its name": (
+        FILTERED.format("DOWN+NOT_RESPONDING", "   Reason=Not responding [slurm@2026-02-17T08:30:00]\n"),
+        [("fail", "host.services", "vela31: taken out of service: Not responding")],
+        "",
+        1,
+    ),
+    "a healthy state of a node without its name": (FILTERED.format("MIXED", ""), [], "", 0),
+    "a fast bond with one flow per peer": (
+        AGGREGATED.format("layer2 (0)", speed=200000),
+        [("unknown", "rdma.port-state", "the hash policy is layer2")],
+        "",
+        3,
+    ),
+    "a slow bond with one flow per peer": (AGGREGATED.format("layer2 (0)", speed=10000), [], "", 0),
+    "a fast bond with many flows per peer": (AGGREGATED.format("layer3+4 (1)", speed=200000), [], "", 0),
+    "the version of NVML": (LIBRARY, [("fail", "versions.driver-files", "590.12")], "", 1),
 }
 
 

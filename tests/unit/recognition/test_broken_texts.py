@@ -147,7 +147,7 @@ def test_code_within_a_line_keeps_the_blank_before_it() -> None:
     text = "We ran `ethtool -S eth0 | grep discards`\n\n     outbound_pci_stalled: 3\n     device_out_of_buffer: 1\n"
     numbered = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(text.splitlines(), 1))
     for shown in (text, numbered, text.replace("We ran ", "")):
-        assert only(shown) == {"counters": {"outbound_pci_stalled": 3, "device_out_of_buffer": 1}}
+        assert only(shown)["ports"] == {"eth0": {"outbound_pci_stalled": 3, "device_out_of_buffer": 1}}
 
 
 def test_explanations_behind_the_lines() -> None:

@@ -82,6 +82,16 @@ def test_equal_hosts_raise_nothing(case: str) -> None:
     assert not _found(_text(HEALTHY[case]))
 
 
+@pytest.mark.parametrize("time", ["Mar  3 11:20:31", "2026-03-03T11:20:31.120455+00:00"])
+def test_hosts_of_a_journal_are_compared(time: str) -> None:
+    """The host of a line of syslog or the journal wrote the output, and any program may have logged it."""
+    ports = {"rk04": [NDR], "rk05": [NDR], "rk06": [(*NDR[:2], "Down", NDR[3])]}
+    lines = [line.partition(": ") for line in _text(ports).splitlines()]
+    journal = "".join(f"{time} {host} audit[77]: {text}\n" for host, _, text in lines)
+    assert _found(journal) == _found(_text(ports))
+    assert {writer for *_, writer, _ in _found(journal)} == {"rk06"}
+
+
 def test_one_host_twice_is_not_two() -> None:
     """The second reading is from the same machine."""
     assert not _found(_text({"rk01": [NDR]}) + _text({"rk01": [NDR]}))
