@@ -123,7 +123,7 @@ def _prune(members: FactorRuns, chosen: SelectedFactors) -> dict[Factor, float]:
 
 
 def _refine(members: FactorRuns, chosen: SelectedFactors) -> dict[Factor, tuple[Factor, ...]]:
-    """Replace factors by narrower ones that explain more, such as a leaf by two nodes.
+    """Replace factors with narrower ones that explain more: a leaf with two nodes.
 
     Return the rivals of each factor: if a leaf and six of its nodes explain the same runs, and neither is ruled out by
     100 to 1, they are rivals.

@@ -58,7 +58,7 @@ class BusbwReference:
 
 
 def reference(values: Sequence[float], floor: float, given: UsualRate | None = None) -> BusbwReference | None:
-    """Return the reference of values in GB/s; None if there are too few."""
+    """Return the reference of values in GB/s; None if they are too few or too mixed."""
     if given is not None:
         near = [value for value in values if value >= floor * given.busbw]
         sigma = max(given.noise, spread(near) if len(values) >= FEWEST else 0.0)

@@ -56,7 +56,7 @@ def begin(folder: Path, run: Mapping[str, Any]) -> None:
 def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     """Return the documents of the nodes that answered.
 
-    Raises ResumeError if the journal belongs to another run.
+    Raises ResumeError if there is no journal, or it is damaged or belongs to another run.
     """
     journal = folder / JOURNAL
     try:

@@ -31,7 +31,7 @@ def also(folders: "Iterable[str]") -> None:
 
 
 def search_path() -> str:
-    """Return the folders in which tools are searched, in the format of PATH."""
+    """Return the folders that are searched for tools, in the format of PATH."""
     key = (os.environ.get("PATH", ""), tuple(_of_the_site), os.geteuid())
     if key not in _joined:
         folders = [*(folder for folder in _offered() if not distrusted(folder)), *SYSTEM_PATH.split(":")]

@@ -71,7 +71,7 @@ def decoded_answer(raw: bytes) -> Any:
 
 
 def text_size(raw: bytes) -> int:
-    """Return an upper bound of a text's memory in bytes while it is decoded."""
+    """Return an upper bound on a text's memory in bytes while it is decoded."""
     return len(raw) * (1 if raw.isascii() else 4)
 
 
@@ -133,9 +133,9 @@ def _json() -> Any:
 
 
 def memory(raw: bytes, enough: int = 0) -> int:
-    """Return an upper bound of the memory of a document's text and values, in bytes.
+    """Return an upper bound on the memory of a document's text and values, in bytes.
 
-    Above ``enough``, the bound is only a rough one.
+    Above ``enough``, the bound is only rough.
     """
     wide = 1 if raw.isascii() else 4
     text, escaped = text_size(raw), b"\\u" in raw
@@ -177,7 +177,7 @@ def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list
 
 
 def _names(raw: bytes, colons: int) -> tuple[int, int]:
-    """Return an upper bound of the distinct keys, and the bytes of repeated keys."""
+    """Return an upper bound on the distinct keys, and the bytes of repeated keys."""
     known: set[bytes] = set()
     found = again = 0
     for match in _NAME.finditer(raw):

@@ -101,7 +101,10 @@ class Cluster:
         return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
-        """Return the expectations of a run; none unless all its nodes are of one kind."""
+        """Return the expectations of a run; none unless all its nodes are of one kind.
+
+        Without nodes, they are those of the only class.
+        """
         from preflight.expectations.site import Site
 
         kinds = list({(site.class_name, site.part): site for site in sites}.values())

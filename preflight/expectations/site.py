@@ -220,7 +220,9 @@ class Site:
         """Return the roles of the ports.
 
         In order of precedence, the compute ports are those of the cluster file, those that NCCL_IB_HCA selects, those
-        nearest to a GPU, those that are not BlueField on Grace, and those of the most common link layer.
+        nearest to a GPU, those that are not BlueField on Grace, and those of the most common link layer. Ports that the
+        cluster file declares for storage or management are left out first; all others then count instead of those of
+        the most common link layer.
         """
         ports = node.rdma_ports
         if self.members.ports.compute is not None:

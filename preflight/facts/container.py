@@ -141,8 +141,8 @@ def usable_gpu_nodes(evidence: Evidence) -> int | None:
 def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:
     """Return the number of GPUs that a container's variables and pod select.
 
-    None without a selection, or if selections contradict each other: with a plug-in that shares GPUs, the list of GPUs
-    and the pod's request differ.
+    None without a selection, if one cannot be parsed, or if selections contradict each other: with a plug-in that
+    shares GPUs, the list of GPUs and the pod's request differ.
     """
     lists = [environment[name] for name in (*_SLURM_LISTS, "NVIDIA_VISIBLE_DEVICES") if name in environment]
     chosen = [{item.strip() for item in text.split(",")} for text in lists if text not in _NO_CHOICE]

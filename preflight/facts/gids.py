@@ -49,7 +49,7 @@ def keys(device: str, port: int, index: int) -> tuple[str, str]:
 
 
 def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
-    """Return an upper bound for the number of rows in a port's table, or None."""
+    """Return an upper bound on the number of rows in a port's table, or None."""
     if MARKS_KEY not in evidence or not evidence.record(MARKS_KEY).ok:
         return None
     for mark in MARKS:

@@ -22,7 +22,7 @@ _MOST_BYTES = 4 << 20
 
 
 def sanitize_process() -> None:
-    """Set the interpreter's path and PATH if the environment lacks them."""
+    """Set the interpreter's path if it is unknown, and PATH if unset or for root."""
     if not sys.executable:  # started by name, without a PATH
         try:
             sys.executable = os.readlink("/proc/self/exe")
@@ -66,8 +66,8 @@ def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
 def time_limit(environ: Mapping[str, str] = os.environ) -> float:
     """Return the time limit of a Prolog in seconds, from slurm.conf.
 
-    After that time, slurmd ends the Prolog and drains the node. Returns 0.0 if the limit is not set. Files that
-    slurm.conf includes are not read.
+    After that time, slurmd ends the Prolog and drains the node. Returns 0.0 outside a Prolog, or if the limit is
+    not set. Files that slurm.conf includes are not read.
     """
     path = environ.get("SLURM_CONF", "")
     if environ.get("SLURM_SCRIPT_CONTEXT") != "prolog_slurmd" or not path.startswith("/"):

@@ -106,7 +106,7 @@ def pause(at: Place, name: str) -> ChainLink:
 
 
 def buffers(at: Place, name: str) -> ChainLink:
-    """Check that the lossless priority has a receive buffer of more than 0 bytes."""
+    """Check that the lossless priority has a separate, non-empty receive buffer."""
     found = port_qos.buffers(at.evidence, at.netdev)
     assert at.priority is not None
     number, size, wrong = headroom(found.value, at.priority)

@@ -65,7 +65,7 @@ def mark(at: Place) -> TrafficClass:
     """Return the traffic class of a job's packets.
 
     The driver's setting overrides NCCL's. Without NCCL_IB_TC a job uses 0, unless the program sets it; that is visible
-    only inside a job, so elsewhere its absence is inconclusive. Raises EvidenceError if it cannot be determined.
+    only inside a job, so elsewhere the site's declaration is used. Raises EvidenceError if there is none.
     """
     if driver := port_qos.traffic_class(at.evidence, at.port.device, at.port.number):
         return TrafficClass(driver.value, "the driver's, for all queue pairs", driver.evidence, of_driver=True)

@@ -30,7 +30,7 @@ def most_loaded(flows: int, links: int, share: float) -> float:
 
 
 def idle_share(flows: int, links: int) -> float:
-    """Return an upper bound for the probability that any link has no flow."""
+    """Return an upper bound on the probability that any link has no flow."""
     return min(1.0, links * (1 - 1 / links) ** flows)
 
 
