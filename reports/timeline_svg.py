@@ -14,7 +14,7 @@ from markupsafe import Markup
 from preflight.reports.sanitize import one_line, short
 
 WIDTH, LABEL, PAD, TOP = 800, 150, 12, 30  # px: width of the plot, of the names; margin; height of the legend
-_TALL, _FLAT, _MANY = 20, 11, 24  # px: height of a row, of one of many; number of rows from which they are flat
+_TALL, _FLAT, _MANY = 20, 11, 24  # px: height of a row, of one of many; number of rows at which they are flat
 _GAP = 3
 
 #: Kinds of activity from the bottom of a row, with their names; waiting is drawn from the top.

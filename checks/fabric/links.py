@@ -37,7 +37,7 @@ GATES = {
     "LocalLinkIntegrityErrors": (0, f"no growth {_NVSENTINEL}", "more local errors than allowed for a link"),
     "ExcessiveBufferOverrunErrors": (0, f"no growth {_NVSENTINEL}", "flow control failed"),
 }
-#: Counters that never fail -> hourly growth from which they warn, the accepted growth and its source, and meaning.
+#: Counters that never fail -> hourly growth at which they warn, the accepted growth and its source, and meaning.
 HINTS = {
     "PortXmitDiscards": (360_000, f"fewer than 100 a second {_NVSENTINEL}", "packets are dropped: congestion"),
     "PortXmitConstraintErrors": (1, "no growth", "packets are refused by partition key"),

@@ -17,7 +17,7 @@ from preflight.model import Finding, check, counted, passed, skipped, unknown, w
 #: larger: for seven values without a trend, 16 of 21 pairs grow by chance in one of fifteen cases.
 _VALUES, _DAYS, _PAIRS = 7, 3.0, 0.75
 
-#: Traffic between two runs for a share: a million packets, a gigabyte. Less is an idle port.
+#: Traffic between two runs that a share requires, in packets and in bytes; a port with less is idle.
 _PACKETS, _GIGABYTE = 1e6, 1e9
 
 
@@ -33,8 +33,8 @@ class _Rule:
     words: str
 
 
-#: Judgements: a thousandth of the packets marked; at 400 Gb/s, a millisecond of pause per gigabyte is a twentieth of
-#: the time to send it. Raw bit errors: a hundredth of the limit of optics.ber.
+#: Judgement calls: a thousandth of the packets marked; at 400 Gb/s, a millisecond of pause per gigabyte is a twentieth
+#: of the time to send it. Raw bit errors: a hundredth of the limit of optics.ber.
 _RULES = (
     _Rule("ECN marks", "port.np_ecn_marked_roce_packets", "port.port_rcv_packets", _PACKETS, 1e-3, 2, 100,
           "{}% of the packets received were ECN-marked"),

@@ -17,12 +17,12 @@ from preflight.model import Finding, check, counted, passed, skipped, unknown, w
 class _Rule:
     metric: str
     what: str
-    limit: float  # growth per day from which the check warns
+    limit: float  # growth per day at which the check warns
     per: str  # unit of the growth
 
 
-#: A judgement based on operators' limits for single runs: NVSentinel calls 120 symbol errors an hour fatal; gpud and
-#: OCI report a port that flaps three times within hours. A link that recovers every day will reach those limits.
+#: A judgement call based on operators' limits for single runs: NVSentinel calls 120 symbol errors an hour fatal; gpud
+#: and OCI report a port that flaps three times within hours. A link that recovers every day will reach those limits.
 _LINKS = (
     _Rule("port.link_downed", "link downs", 1, "a day"),
     _Rule("port.link_error_recovery", "link recoveries", 1, "a day"),

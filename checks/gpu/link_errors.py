@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
     from preflight.parsers.nvidia.nvlink_errors import Counts
 
-#: Tolerated errors and recoveries on all links of one GPU since driver load: a judgement between Imbue's 5 and DCGM's
-#: failure limit of a hundred a second. Recoveries weigh more.
+#: Tolerated errors and recoveries on all links of one GPU since driver load: a judgement call between Imbue's 5 and
+#: DCGM's failure limit of a hundred a second. Recoveries weigh more.
 FEW, FEW_RECOVERIES = 100, 5
 
 _LIMITS = "Imbue (5 in total), AWS (any), DCGM (100 CRC errors a second); the limits here are a judgement between them"

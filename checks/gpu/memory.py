@@ -19,12 +19,12 @@ ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."
 REPLACE = "Drain the node, run the vendor's field diagnostic, and have the GPU replaced."
 
-#: Number of rows remapped for uncorrectable errors from which the vendor replaces a GPU.
+#: Number of rows remapped for uncorrectable errors at which the vendor replaces a GPU.
 REMAPPED_LIMIT = 512
 #: Tolerated correctable errors since the driver was loaded.
 SRAM_CORRECTED_LIMIT, DRAM_CORRECTED_LIMIT = 10_000, 20_000_000
-#: Number of retired pages (Volta and older) from which a GPU is replaced, and number of pages retired for double-bit
-#: errors from which the check warns.
+#: Number of retired pages (Volta and older) at which a GPU is replaced, and number of pages retired for double-bit
+#: errors at which the check warns.
 RETIRED_LIMIT, RETIRED_DOUBLE_LIMIT = 60, 15
 
 

@@ -186,7 +186,7 @@ NO_ROW_LEFT = (
 _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
 
-#: Number of equal Xids of one GPU in a text from which they need attention: a judgement call.
+#: Number of equal Xids of one GPU in a text at which they need attention: a judgement call.
 _REPEATED = 10
 
 

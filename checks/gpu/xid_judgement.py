@@ -9,7 +9,7 @@ from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUP
 from preflight.facts.xid import Events, XidEvent
 from preflight.parsers.nvidia import xid_marks
 
-#: Number of processes with graphics exceptions (Xid 13), all on one GPU, from which that GPU is suspect: a judgement
+#: Number of processes with graphics exceptions (Xid 13), all on one GPU, at which that GPU is suspect: a judgement
 #: call.
 SUSPICIOUS_PROCESSES = 3
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.host.kernel_log import KernelLogLine
 
-#: Minimum number of lines of a flooded log, and minimum share of the message. A judgement: no healthy log of a thousand
-#: lines repeats one message in half of them.
+#: Minimum number of lines of a flooded log, and minimum share of the message. A judgement call: no healthy log of a
+#: thousand lines repeats one message in half of them.
 _LEAST_LINES, _SHARE = 1000, 0.5
 #: Number of compared characters of a line: numbers and addresses differ between lines of one message.
 _COMPARED = 120

@@ -17,8 +17,8 @@ from preflight.parsers.host.kernel_events import KernelEvent, of_container, repo
 #: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applied to the
 #: machine checks of one CPU.
 CORRECTED_PER_DAY, DAY_S = 10, 86_400
-#: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, and a healthy one has a few a
-#: day.
+#: Corrected PCIe errors of one device within an hour. A judgement call: the link retries each, and a healthy one has a
+#: few a day.
 AER_PER_HOUR, HOUR_S = 50, 3600
 #: Seconds between a machine check and the memory controller driver's report of the same error. A judgement call.
 SAME_S = 5

@@ -10,7 +10,7 @@ from preflight.model import Status, times
 from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.host.kernel_events import KernelEvent
 
-#: Minimum number of recoveries for which a link warns. A judgement: one or two come from replugged cables or a
+#: Minimum number of recoveries for which a link warns. A judgement call: one or two come from replugged cables or a
 #: restarted switch; AzNHC uses 5 in a day, gpud 3 in half a day.
 FLAPS = 3
 

@@ -42,7 +42,7 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     yield from _servers(kinds, window)
 
 
-#: Minimum number of commands without an interrupt for which a drive warns; each costs 30 s. A judgement: virtual
+#: Minimum number of commands without an interrupt for which a drive warns; each costs 30 s. A judgement call: virtual
 #: machines occasionally lose one.
 _POLLED, _POLLED_FIX = (
     3,

@@ -16,7 +16,7 @@ from preflight.model import Finding, check, passed, unknown, warned
 _MEASURABLE = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"})
 _PAIRED = {"send": "sendrecv", "recv": "sendrecv"}
 
-#: Share of the communication time from which a size is compared, and up to which it may lack a size (judgements).
+#: Share of the communication time at which a size is compared, and up to which it may lack a size (judgement calls).
 _COMPARED, _UNSIZED = 0.05, 0.2
 
 #: Maximum ratio of a message size to the nearest measured one: benchmarks double the size from row to row.

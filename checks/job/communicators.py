@@ -20,7 +20,7 @@ USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 #: Maximum number of communicators of one size for one rank; data, tensor, pipeline, context and expert groups need a
 #: dozen.
 MANY = 100
-#: Number of steps followed by a setup from which communicators count as not reused, and minimum number of steps to
+#: Number of steps followed by a setup at which communicators count as not reused, and minimum number of steps to
 #: judge.
 RECREATED, FEW_STEPS = 3, 3
 #: Minimum number of communicators before the first step whose repetition is a restart of the job.

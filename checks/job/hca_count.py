@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-#: Number of ranks of a node on its only listed HCA from which others may be down, missing or left out.
+#: Number of ranks of a node on its only listed HCA at which others may be down, missing or left out.
 _SHARED_BY = 4
 
 #: Maximum number of hosts and of HCAs in a message.

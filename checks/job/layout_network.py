@@ -23,7 +23,7 @@ from preflight.layout.plan import Plan
 from preflight.layout.traffic import neighbours
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Share of a step from which gradients over an oversubscribed spine warn (judgement).
+#: Share of a step at which gradients over an oversubscribed spine warn (a judgement call).
 GRADIENTS_COST = 0.03
 
 

@@ -22,7 +22,7 @@ from preflight.model import Finding, check, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.parsers.training.serving_metrics import ServingMetrics
 
-#: Maximum share of the time to the first token in the queue, and minimum share in the prefill: judgements.
+#: Maximum share of the time to the first token in the queue, and minimum share in the prefill: judgement calls.
 _QUEUED, _PREFILL = 0.5, 0.5
 
 

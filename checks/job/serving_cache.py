@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from preflight.parsers.training.engine_metrics import Distribution
     from preflight.parsers.training.serving_metrics import ServingMetrics
 
-#: Judgements: use of a full cache, share of preempted requests, share of the time to the first token, ratio of p99 to
-#: mean, share of failed transfers.
+#: Judgement calls: use of a full cache, share of preempted requests, share of the time to the first token, ratio of p99
+#: to mean, share of failed transfers.
 _FULL, _PREEMPTED = 0.9, 0.01
 _SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
 #: Number of saved bytes above which some should have been loaded again.

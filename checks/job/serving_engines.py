@@ -15,7 +15,7 @@ SOURCE = (
     "https://docs.vllm.ai/en/stable/usage/metrics/; https://docs.sglang.io/references/production_metrics.html; "
     "https://docs.nvidia.com/dynamo (metrics); https://github.com/triton-inference-server/tensorrtllm_backend"
 )
-#: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. Judgements.
+#: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. Judgement calls.
 ENOUGH, SCRAPES = 20, 3
 #: Number of engine steps that every request waits for: the running one and the next one, which includes the request.
 #: The second value is the share of the time to the first token below which a queue is ignored.

@@ -16,12 +16,12 @@ from preflight.model import Finding, check, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.parsers.training.serving_metrics import ServingMetrics
 
-#: Judgements: a decode step below this multiple of its bound is explained by it, one above the second multiple is not;
-#: below the third, the declaration or the count of tokens per step is wrong.
+#: Judgement calls: a decode step below this multiple of its bound is explained by it, one above the second multiple is
+#: not; below the third, the declaration or the count of tokens per step is wrong.
 BOUND, UNEXPLAINED, IMPOSSIBLE = 1.5, 3.0, 0.9
-#: Judgements: minimum share of a NIC's line rate, and bytes of a cache below which latency limits the rate.
+#: Judgement calls: minimum share of a NIC's line rate, and bytes of a cache below which latency limits the rate.
 OF_LINE, SMALL_CACHE = 0.10, float(8 << 20)
-#: Judgements: share by which two counts of the same transfers may differ in one scrape; maximum number of NICs.
+#: Judgement calls: share by which two counts of the same transfers may differ in one scrape; maximum number of NICs.
 DIFFERENT, MOST_NICS = 0.01, 16
 _GIB = float(1 << 30)
 

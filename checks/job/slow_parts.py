@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: faults.
 _MANY = 3
 
-#: Number of GPUs of one node from which they are listed as one rival.
+#: Number of GPUs of one node at which they are listed as one rival.
 _ANY_GPU = 3
 
 

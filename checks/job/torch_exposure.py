@@ -11,8 +11,8 @@ from preflight.facts.job import RunFacts
 from preflight.facts.trace.exposure import ExposedCalls, exposures
 from preflight.model import Finding, check, passed, unknown, warned
 
-#: Judgements, as fractions: minimum overlap of gradients; exposed share of a GPU's busy time, for gradients and for
-#: other collectives.
+#: Judgement calls, as fractions: minimum overlap of gradients; exposed share of a GPU's busy time, for gradients and
+#: for other collectives.
 OVERLAPPED, GRADIENTS, OTHERS = 0.50, 0.05, 0.10
 _REDUCTIONS = ("all_reduce", "reduce_scatter")
 

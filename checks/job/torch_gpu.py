@@ -16,17 +16,17 @@ from preflight.model import Finding, check, passed, unknown, warned
 
 DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
-#: Judgements, as fractions: exposed communication of a GPU's busy time; exposed communication after the last backward
-#: kernel of a step; idle time of a GPU.
+#: Judgement calls, as fractions: exposed communication of a GPU's busy time; exposed communication after the last
+#: backward kernel of a step; idle time of a GPU.
 EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
-#: Judgements: share of the backward pass after which the first bucket is late, bytes below which a bucket is small, and
-#: number of small buckets per step that warns; minimum exposed share of a step.
+#: Judgement calls: share of the backward pass after which the first bucket is late, bytes below which a bucket is
+#: small, and number of small buckets per step that warns; minimum exposed share of a step.
 LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
 #: Judgement calls: share of the peak that the largest matrix product reaches, and minimum operations to judge it.
 REACHED, LARGE = 0.40, 1e12
-#: Judgement: share of the memory's bandwidth that a large copy reaches.
+#: Judgement call: share of the memory's bandwidth that a large copy reaches.
 REACHED_MEMORY = 0.60
-#: Judgement: multiple of the datasheet's bandwidth above which a rate cannot be true.
+#: Judgement call: multiple of the datasheet's bandwidth above which a rate cannot be true.
 IMPOSSIBLE_MEMORY = 1.05
 
 

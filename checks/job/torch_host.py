@@ -11,11 +11,11 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
-#: Judgements: microseconds below which a kernel takes about as long as its launch; share of the steps in which the GPU
-#: is idle because the CPU launched nothing.
+#: Judgement calls: microseconds below which a kernel takes about as long as its launch; share of the steps in which the
+#: GPU is idle because the CPU launched nothing.
 SHORT_US, STARVED = 10.0, 0.10
-#: Judgements: minimum length of a pause without an operator in milliseconds, and as a multiple of the median step's;
-#: share of the steps' time that pauses may take.
+#: Judgement calls: minimum length of a pause without an operator in milliseconds, and as a multiple of the median
+#: step's; share of the steps' time that pauses may take.
 PAUSE_MS, UNUSUAL, PAUSED = 5.0, 3.0, 0.01
 #: Judgement calls: share of the reserved memory that is never used, and its minimum in bytes.
 FRAGMENTED, WORTH_BYTES = 0.20, 1 << 30

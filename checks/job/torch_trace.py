@@ -12,10 +12,10 @@ from preflight.model import Finding, check, counted, passed, unknown, warned
 
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
-#: Judgements, as fractions: of the steps' time, for the data loader and for the CPU waiting for the GPU; of the mean
-#: step, for the standard deviation; of the median step, for the worst step.
+#: Judgement calls, as fractions: of the steps' time, for the data loader and for the CPU waiting for the GPU; of the
+#: mean step, for the standard deviation; of the median step, for the worst step.
 LOADER, SYNCHRONISED, VARIATION, WORST = 0.10, 0.01, 0.10, 0.20
-#: Number of steps from which their variation is meaningful, and from which an event counts as recurring.
+#: Number of steps at which their variation becomes meaningful, and at which an event counts as recurring.
 ENOUGH_STEPS, FEW_STEPS = 5, 2
 
 

@@ -26,18 +26,18 @@ from preflight.model import Finding, Status, check, counted, failed, passed, unk
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 from preflight.parsers.training.step_classes import StepsBetween
 
-#: Multiple of the median from which a step is a stall; minimum number of steps to look for stalls, and to pass because
+#: Multiple of the median at which a step is a stall; minimum number of steps to look for stalls, and to pass because
 #: none differs that much. Judgement calls.
 _STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
 #: Ratio of a lasting jump, and minimum number of steps on either side of it: judgement calls.
 _SLOWER, _EITHER_SIDE = 1.5, 3
-#: Multiple of the median from which recurring steps count too; share of the time from which slow steps are worth a
+#: Multiple of the median at which recurring steps count too; share of the time at which slow steps are worth a
 #: look; spread above which the times are too different to judge, and below which a few long steps are conspicuous.
 #: Judgement calls.
 _LONGER, _COST, _SPREAD, _EVEN = 1.2, 0.01, 0.15, 0.05
 #: Minimum number of steps for a 99th percentile.
 _PERCENTILE = 100
-#: MFU below which even a small model leaves its GPUs idle, in per cent: a judgement call.
+#: MFU below which even a small model leaves its GPUs idle, in percent: a judgement call.
 _LOW_MFU_PCT = 15
 #: Growth of a diverging loss, and its minimum value: judgement calls. The loss of a policy is smaller.
 _GROWTH, _LEAST_LOSS = 2.0, 1.0

@@ -223,7 +223,7 @@ def _is_high(row: Counter, value: int, packets: int) -> bool:
     return value > TOLERATED[row.kind]
 
 
-#: Share of a second, in per cent, for which PCIe stalled the NIC; above it, the host is the bottleneck.
+#: Share of a second, in percent, for which PCIe stalled the NIC; above it, the host is the bottleneck.
 _STALLED_MOST = 10
 
 

@@ -17,7 +17,7 @@ from preflight.parsers.network import ethtool_module
 
 MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
 
-#: Rate in Gb/s from which lanes use PAM4 (at least 50 Gb/s each), which requires FEC: IEEE 802.3cd, bs, ck.
+#: Lowest rate in Gb/s of ports whose lanes use PAM4 (at least 50 Gb/s each), which requires FEC: IEEE 802.3cd, bs, ck.
 PAM4_GBPS = 200
 
 _Reporter = Callable[..., Finding]

@@ -95,7 +95,7 @@ def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Itera
 
 
 def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
-    """Return the bytes in a priority group from which it pauses; None if unknown."""
+    """Return the bytes in a priority group at which it pauses; None if unknown."""
     if group.static_th is not None:
         return group.static_th
     size = switch.pools.get(group.pool, {}).get("size")

@@ -15,8 +15,8 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 _OF_528, _OF_544, _SLOW_LANE_GBPS = 7, 15, 28.0
 
 #: Maximum decibels by which a lane may receive less light than the best lane of its module, unless it exceeds its own
-#: warning by the second number: lanes of different wavelengths may differ by 4 dB and more (IEEE 802.3 clause 88). A
-#: judgement call.
+#: warning threshold by the second number: lanes of different wavelengths may differ by 4 dB and more (IEEE 802.3 clause
+#: 88). A judgement call.
 _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
 
 
@@ -141,7 +141,7 @@ def _beyond(optics: Optics, own: range) -> _Wrong | None:
 
 
 def _uneven(optics: Optics, own: range) -> _Wrong | None:
-    """Return a lane that receives much less than the best, near its warning level.
+    """Return a lane that receives much less than the best, near its warning threshold.
 
     None if there is no such lane.
     """

@@ -16,7 +16,7 @@ from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Share of the window from which an upper bound of pauses warns. A judgement call.
+#: Share of the window at which an upper bound of pauses warns. A judgement call.
 _CLEAR_BOUND = 0.1
 
 

@@ -13,10 +13,10 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
 
-#: Share of the hosts' traffic that may leave the leaf of a rail (judgement): bootstrap and other small traffic.
+#: Share of the hosts' traffic that may leave the leaf of a rail (a judgement call): bootstrap and other small traffic.
 _MOST = 0.05
 
-#: Share of a leaf's ports to hosts that are of its rail (judgement); others may be swapped cables.
+#: Share of a leaf's ports to hosts that are of its rail (a judgement call); others may be swapped cables.
 _ONE_RAIL = 0.75
 
 #: Load of the hosts' ports, as a share of their rate, below which a leaf is idle.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-#: Bits from which a factor is reported, and from which a rival is ruled out: odds of 100 to 1.
+#: Bits at which a factor is reported, and at which a rival is ruled out: odds of 100 to 1.
 ENOUGH = math.log2(100)
 
 

@@ -15,7 +15,7 @@ from preflight.textprep.plain_text import integer
 
 DEBUGFS = "/sys/kernel/debug/mlx5"
 
-#: Firmware defaults of ConnectX (dumps of firmware 16 to 28): rates in Mb/s, times in µs, a factor in per cent.
+#: Firmware defaults of ConnectX (dumps of firmware 16 to 28): rates in Mb/s, times in µs, a factor in percent.
 DEFAULTS: Mapping[str, int] = {
     "ai_rate": 5, "hai_rate": 50, "time_reset": 300, "byte_reset": 32767, "gd": 11, "dce_tcp_g": 1019,
     "initial_alpha_value": 1023, "rate_reduce_monitor_period": 4, "min_rate": 1, "min_dec_fac": 50,

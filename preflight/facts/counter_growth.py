@@ -25,7 +25,7 @@ SOURCES = ("counters", "hw_counters", "ethtool")
 #: Share of the received packets up to which rare events are tolerated, one in a million; more lost packets reduce RDMA
 #: throughput.
 RARE = 1e-6
-#: Events per second from which rare events are reported if the number of packets is unknown (rdma-core).
+#: Events per second at which rare events are reported if the number of packets is unknown (rdma-core).
 OFTEN_PER_S = 10
 
 

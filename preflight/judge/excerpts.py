@@ -27,7 +27,7 @@ RECORDS = 3
 #: records. Without this limit, a log of thousands of failed runs would be searched from its start for each of them.
 SEARCHED_CHARS = 16 << 20
 
-#: Number of values whose text is cached for the next finding; number of characters from which a text is large.
+#: Number of values whose text is cached for the next finding; number of characters at which a text is large.
 _REMEMBERED, _LARGE = 32, 1 << 16
 
 #: A PCI address: tools write its domain with four digits, eight digits, or not at all.

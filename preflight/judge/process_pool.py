@@ -38,7 +38,7 @@ BATCH = 32
 #: Size in bytes beyond which documents are judged one at a time; a complete node takes 2 to 5 MB.
 LARGE = 32 << 20
 
-#: Bytes of traces from which several processes are faster than one, and the compression ratio assumed for gzip.
+#: Minimum bytes of traces for which several processes are faster than one, and the compression ratio assumed for gzip.
 WORTH_SHARING, UNPACKED = 64 << 20, 10
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
-#: Number of lines of one shape (see ``shape_of``) from which they count as repetitions; number of repetitions
+#: Number of lines of one shape (see ``shape_of``) at which they count as repetitions; number of repetitions
 #: that remain.
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"

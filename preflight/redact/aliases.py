@@ -61,7 +61,7 @@ class Names:
         self.uses: Counter[str] = Counter()  # kind -> number of replacements
         self.found: Counter[str] = Counter()  # kind -> number of distinct replaced names
         self.only_in_place: set[str] = set()  # common words, replaced only where the context shows a name
-        self.hosts_in_place: set[str] = set()  # those of them that are hosts
+        self.hosts_in_place: set[str] = set()  # those common words that are hosts
         self.longest = 1  # maximum words in a name
 
     # --- known names -------------------------------------------------------------------------------

@@ -195,5 +195,5 @@ class Shapes:
         if isinstance(network, ipaddress.IPv6Network):
             if 0 < length < 64:
                 self.networks[network.network_address] = length
-        elif 0 < length < 24:  # longer prefixes need no care, because the last octet is preserved
+        elif 0 < length < 24:  # longer prefixes need no special treatment, because the last octet is preserved
             self.networks[network.network_address] = self.networks[network.broadcast_address] = length

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 CHUNK = 1 << 20
 MAX_LINE_BYTES = 1 << 18
-#: Expansion that stops reading, and the size from which it is checked. An NCCL log expands 30 times, repeated lines 100
+#: Expansion that stops reading, and the size at which it is checked. An NCCL log expands 30 times, repeated lines 100
 #: times; gzip's limit is 1,032 times.
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
 #: Number of bytes used to detect a format, and minimum fraction of high bytes that are zero in UTF-16 without a byte

@@ -65,7 +65,7 @@ _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: Bytes from which line_source shortens a line.
+#: Bytes at which line_source shortens a line.
 _SHORTENED = 1 << 18
 #: Minimum number of lines followed by a blank line for the blank lines to be an artifact.
 _LEAST_DOUBLED = 6

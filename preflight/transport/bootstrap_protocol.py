@@ -86,7 +86,7 @@ ANSWER_LIMIT = 16 * 1024 * 1024
 NOISE_LIMIT = 4 * 1024 * 1024
 
 _ANNOUNCED = re.compile(rb"%s \d+\r?\n" % _READY.encode())
-# They differ from the text in the command, which a start-up file with "set -x" or "set echo" prints.
+# What the node prints differs from the text in the command, which a start-up file with "set -x" or "set echo" prints.
 _NOT_FOUND = re.compile(rb"%s  (?P<unusable>[^:\n]*):(?P<path>[^\n]*)" % _NO_PYTHON.encode())
 _AT_TERMINAL = re.compile(rb"%s\r?\n" % _ON_TERMINAL.encode())
 _TAIL = 4000

@@ -15,7 +15,7 @@ from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
 from preflight.facts.switch.model import SwitchFacts, growth
 
-#: Share of the window from which a port counts as paused; share of its rate from which an egress port counts as full;
+#: Share of the window at which a port counts as paused; share of its rate at which an egress port counts as full;
 #: for a storm, minimum share of the window paused, and maximum load. Only the last two have a source (SIGCOMM 2016,
 #: 4.3).
 PAUSED, FULL, STORM, IDLE = 0.001, 0.9, 0.5, 0.05

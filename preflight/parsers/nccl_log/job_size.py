@@ -9,7 +9,7 @@ from preflight.parsers.nccl_log.table_rows import Tables
 
 #: Maximum number of host names with which each name is compared.
 _MAX_COMPARED_HOSTS = 1000
-#: Number of ranks from which old versions of NCCL printed a ring on several lines.
+#: Minimum number of ranks for which old versions of NCCL printed a ring on several lines.
 _RING_SHOWN = 20
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:%\S{1,15})?")
 

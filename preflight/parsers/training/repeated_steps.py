@@ -18,7 +18,7 @@ StepsByWriter = dict[tuple[str, str], list[TrainingStep]]
 DIGITS = b"0123456789"
 _NO_DIGITS = str.maketrans("", "", DIGITS.decode())
 _DIGITS = re.compile(r"\d+")
-#: Number of lines from which textprep.line_prefixes accepts a repeated prefix.
+#: Number of lines at which textprep.line_prefixes accepts a repeated prefix.
 _REPEATED = 3
 #: Maximum number of line shapes, and maximum length of a line that is read by a pattern.
 _MOST_SHAPES, _LONGEST = 4096, 4000

@@ -19,7 +19,7 @@ from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.gpu import headroom, images_agree, models_agree, power_of_peers
 from preflight.recognition.judges.lists import judge_number_of_gpus, limited
 
-#: Number of corrected errors from which one reading is not enough, and temperature that is high for every part whose
+#: Number of corrected errors at which one reading is not enough, and temperature that is high for every part whose
 #: own limit the text does not show: judgement calls.
 _MANY_CORRECTED, _HOT_C = 100, 100
 

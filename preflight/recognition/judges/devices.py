@@ -166,7 +166,7 @@ def _power(part: PastedValue) -> Iterator[Finding]:
                 )
 
 
-#: Temperature in degrees Celsius from which a data-center GPU counts as close to its slowdown: a judgement call, since
+#: Temperature in degrees Celsius at which a data-center GPU counts as close to its slowdown: a judgement call, since
 #: the A100 slows down at 89 to 95.
 HOT_C = 85
 

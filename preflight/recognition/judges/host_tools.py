@@ -81,7 +81,7 @@ def judge_shm(size: float, evidence: tuple[str, ...]) -> Finding:
                   evidence=evidence)  # fmt: skip
 
 
-#: Usage in percent from which a file system counts as full: a judgement call.
+#: Usage in percent at which a file system counts as full: a judgement call.
 _FULL_PCT = 95
 #: Free space in bytes of a file system that still takes files at 100%, which ``df`` rounds up: a judgement call.
 _ROOM = 100 * 2**30

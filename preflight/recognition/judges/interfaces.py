@@ -209,7 +209,7 @@ def _driver(part: PastedValue) -> Iterator[Finding]:
 
 # --- ip link, ip addr, bonding -------------------------------------------------------------------------
 
-#: MTU in bytes from which an interface carries jumbo frames.
+#: Smallest MTU in bytes of an interface for jumbo frames.
 _JUMBO = 4200
 
 

@@ -66,7 +66,7 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
 
 # --- serving ------------------------------------------------------------------------------------------
 
-#: KV cache usage from which it counts as full, and number of consecutive reports without a token that count as a hang:
+#: KV cache usage at which it counts as full, and number of consecutive reports without a token that count as a hang:
 #: judgement calls. An engine reports every 10 s, even while it compiles a graph or reads a long prompt.
 _FULL, _SILENT = 0.95, 6
 

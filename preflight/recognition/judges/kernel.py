@@ -289,7 +289,7 @@ _NOTED = {
 }
 
 
-#: Number of throttling events from which cooling, rather than a load peak, is the cause: a judgement call. Fewer are
+#: Number of throttling events at which cooling, rather than a load peak, is the cause: a judgement call. Fewer are
 #: unknown: the text may be an excerpt.
 _HOT = 100
 

@@ -30,7 +30,7 @@ from preflight.recognition.judges.kubernetes_words import (
 )  # fmt: skip
 from preflight.textprep.plain_text import ends_of
 
-#: Number of restarts from which a running pod warns: a judgement call.
+#: Number of restarts at which a running pod warns: a judgement call.
 RESTARTS = 5
 #: Maximum number of parts of an object that are examined.
 _MOST_PARTS = 200

@@ -330,7 +330,7 @@ def _none_bad(part: PastedValue) -> Iterator[Finding]:
 
 # --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------
 
-#: Counter, number from which a controller is overloaded, and its meaning: judgement calls.
+#: Counter, number at which a controller is overloaded, and its meaning: judgement calls.
 _BEHIND: tuple[tuple[str, int, str], ...] = (
     ("DBD Agent queue size", 1000, "records wait for slurmdbd: the accounting database is slow or down"),
     ("Agent queue size", 100, "messages to nodes are queued: nodes do not answer, or the controller is overloaded"),

@@ -147,7 +147,7 @@ def _iperf(part: PastedValue) -> Iterator[Finding]:
         )
 
 
-#: Usage in percent from which a Lustre target counts as full: a judgement call, as for disks.
+#: Usage in percent at which a Lustre target counts as full: a judgement call, as for disks.
 _FULL_PCT = 95
 
 

@@ -23,7 +23,7 @@ from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.devices import HOT_C
 from preflight.recognition.judges.lists import limited, unsure
 
-#: Memory temperature in degrees Celsius from which HBM parts slow down (nvidia-smi -q, "Memory Max Operating Temp").
+#: Memory temperature in degrees Celsius at which HBM parts slow down (nvidia-smi -q, "Memory Max Operating Temp").
 _HOT_MEMORY_C = 95
 
 Rows = tuple[MonitorRow, ...]

@@ -18,7 +18,7 @@ from preflight.transport.local.process import kill_group
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-#: Folder on the nodes, and seconds between two looks for the step.
+#: Folder on the nodes, and seconds between two attempts to find the step.
 _FOLDER, _AGAIN_S = "/dev/shm", 0.5
 
 #: sbcast sends blocks of at most this size; if one fails on a node, no further block goes to any node.
