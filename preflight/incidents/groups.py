@@ -71,7 +71,7 @@ class _Similar:
     signature: str
 
     def groups(self, faults: list[NodeFault]) -> Iterator[Group]:
-        """Yield the faults with a common cause, then the remaining faults by part."""
+        """Yield the groups with a common cause, then groups of the other faults by part."""
         left = faults
         for group in self._shared(faults):
             left = _without(left, group.faults)

@@ -98,7 +98,7 @@ class Parts:
         return frozenset(parts | {self.names.get(match[1], match[1]) for name in parts if (match := _port(name))})
 
     def same(self, subject: str, other: str) -> bool:
-        """Return whether two subjects are one part, or a device and its port."""
+        """Return whether two subjects are the same part, or a device and its port."""
         mine, theirs = self.of_subject(subject), self.of_subject(other)
         if not mine & theirs:
             return False

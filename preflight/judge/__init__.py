@@ -258,7 +258,7 @@ def _reloaded(result: NodeResult, source: Evidence | EvidenceSource, recall: Evi
 def _has_history(evidences: Sequence[Evidence]) -> bool:
     """Return whether the documents contain a history of their metrics.
 
-    Of documents on disk, either all contain one or none does.
+    Documents on disk either all contain one, or none does.
     """
     if hasattr(evidences, "sources"):
         return bool(getattr(evidences, "remembered", False))

@@ -168,7 +168,7 @@ def _stripped(text: str) -> str:
 def _lines(value: Any, names: Names, words: frozenset[str], search: Search) -> Iterator[str]:
     """Yield a value line by line.
 
-    Of a list of parts (GPUs), only the subject's is shown, its keyword fields first.
+    From a list of parts (GPUs), only the subject is shown, its keyword fields first.
     """
     if not isinstance(value, Mapping):
         yield search.once(value, _text)

@@ -93,7 +93,7 @@ def survey(
 ) -> tuple[NodeResult, NodeFacts | None]:
     """Return a node's saved verdict; without a usable one, judge its evidence.
 
-    The facts are None for a saved verdict; ``refused`` in the result has the reason.
+    The facts are None for a saved verdict. ``refused`` in the result is the reason why a verdict was not used.
     """
     refused = ""
     if isinstance(source, JudgedSource):

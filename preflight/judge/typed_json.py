@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 
 
 def changed(value: Any) -> Any:
-    """Return a value of the same type that differs in each text and number."""
+    """Return a value of the same type that differs in each string and number."""
     if isinstance(value, bool | Enum | NoneType):
         return value
     if isinstance(value, str):

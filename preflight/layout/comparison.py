@@ -78,7 +78,7 @@ class MeasuredStep:
 
 
 def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
-    """Compare traces with a plan. Raises LayoutError if they are of different jobs."""
+    """Compare traces with a plan. Raises LayoutError if they are from different jobs."""
     job, step = plan.job, plan.step
     if job is None or isinstance(step, str):
         raise LayoutError(plan.why_no_job if job is None else str(step))
@@ -110,7 +110,7 @@ def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
 def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
     """Return the median step in a job's logs.
 
-    Raises LayoutError if a log is of a different job, or has too few steps.
+    Raises LayoutError if a log is from a different job, or has too few steps.
     """
     job = plan.job
     if job is None or isinstance(plan.step, str):

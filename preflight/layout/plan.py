@@ -175,7 +175,7 @@ def _ignored(description: JobDescription, site: Site) -> Sequence[str]:
 
 
 def _members(chosen: Sequence[str], declared: Sequence[str] | None, path: str) -> Sequence[str]:
-    """Return the chosen nodes, or if there are none, those of the cluster file.
+    """Return the chosen nodes, or, if there are none, those of the cluster file.
 
     Raises LayoutError if a chosen node is not in the cluster file.
     """

@@ -47,7 +47,7 @@ class RunningRanks:
     def nodes(self) -> Sequence[str]:
         """Return the node of each rank, in the order of ranks.
 
-        Raises LayoutError if ranks are missing, or are of several jobs.
+        Raises LayoutError if ranks are missing, or belong to several jobs.
         """
         variable, places = next(((name, own) for name, own in self._numbers.items() if own), ("", {}))
         if not places:

@@ -113,7 +113,7 @@ def _nodes(names: Sequence[str]) -> str:
 
 
 def _words(message: str) -> str:
-    """Return text as one line of printable characters: node text goes into comments."""
+    """Return text of a node as one line of printable characters, for a comment."""
     line = "".join(sign if sign.isprintable() else " " for sign in message)
     return " ".join(line.split())[:400]
 

@@ -38,7 +38,10 @@ def preview(
 
 
 def _gating(report: Mapping[str, Any], status: str) -> dict[tuple[str, str], list[str]]:
-    """Return the nodes of the gating findings of a status, by check and message."""
+    """Return the nodes with gating findings of a status, by check and message.
+
+    Nodes that did not answer are unknown.
+    """
     found: dict[tuple[str, str], list[str]] = {}
     for finding in report["findings"]:
         if finding["gating"] and finding["status"] == status:

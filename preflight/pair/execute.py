@@ -82,7 +82,7 @@ def answers(
 ) -> dict[str, dict[str, Any]]:
     """Run commands on a node for ``limit_s`` seconds each; return their records.
 
-    The limit applies on the node, from the start of the command; a record without an answer has the reason.
+    The limit applies on the node, from the start of the command; a record without an answer contains the reason.
     """
     probes = [Probe("cmd", shlex.join(words), "a test of a pair", limit_s) for words in commands]
     probe_plan = plan(probes, node=host, deadline_s=limit_s + _TRAVEL_S, parallel=len(probes))

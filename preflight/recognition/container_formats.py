@@ -41,7 +41,7 @@ def best(source: InputSource, read: _Read) -> list[TextPart]:
 
 
 def _unprefixed(text: str, source: InputSource, read: _Read) -> list[TextPart]:
-    """Return the parts of a short text behind launcher prefixes, the fewest first."""
+    """Return the parts of a short text after removing as few prefixes as possible."""
     for written in unprefixed(text):
         recognised: list[TextPart] = []
         for writer, inside in written:

@@ -98,7 +98,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 @lru_cache(maxsize=8)
 def _triples(hints: frozenset[str]) -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """Return the three-character pieces of each hint without digits, and of all."""
+    """Return the three-character pieces of each hint without digits, and of all hints."""
     bare = {hint: hint.translate(_NO_DIGITS) for hint in hints}
     each = {hint: frozenset(map("".join, zip(text, text[1:], text[2:], strict=False))) for hint, text in bare.items()}
     return each, frozenset().union(*each.values())

@@ -100,7 +100,7 @@ def _of(item: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _hosts_of(writer: str) -> int:
-    """Return the number of hosts that a writer stands for, as in `gx[01-04]`."""
+    """Return the number of hosts that a writer represents, as in `gx[01-04]`."""
     return min(how_many(writer), _MOST_OTHERS) if "[" in writer else 1
 
 

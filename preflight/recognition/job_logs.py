@@ -71,7 +71,7 @@ def _nccl(log: JobLog) -> Iterator[TextPart]:
 
 
 def training_parts(source: InputSource) -> tuple[list[TextPart], set[int]]:
-    """Return the training in a log of repeated step lines, and their numbers."""
+    """Return the training in a log of repeated step lines, and the numbers of these."""
     run = training_run.of_log(source.log) if source.has_counted_steps else None
     parts: list[TextPart] = []
     lines: set[int] = set()

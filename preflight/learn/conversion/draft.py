@@ -41,7 +41,7 @@ class Draft:
     text: str = ""
 
     def at(self, line: int, text: str) -> None:
-        """Set the source line of the following calls."""
+        """Set the source line for the calls that follow."""
         self.line, self.text = line, text
 
     def lose(self, reason: str, covered: bool = False) -> None:

@@ -68,7 +68,7 @@ _IN_WORDS = re.compile(
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d \S")
 
 
-#: Within how many lines a driver error shows that lines with times are from the kernel.
+#: Number of lines within which a driver error shows that lines with times are from the kernel.
 _NEAR = 40
 
 

@@ -165,8 +165,8 @@ class Launchers:
     def launch(self) -> Launch:
         """Return the settings that follow from the options.
 
-        Of several steps, the last one with options of a model is the job's, or if there is none, the last one that
-        starts Python, torchrun or another program of _PROGRAMS.
+        The job is the last step with options of a model, or, if there is none, the last step that starts Python,
+        torchrun or another program of _PROGRAMS.
         """
         self._end_step()
         if self._best is not None:

@@ -229,7 +229,7 @@ def hints(kind: str) -> tuple[str, ...]:
 
 
 def begins_with(kind: str) -> Callable[[Lines, int], bool]:
-    """Return the ``begins`` function of the parser for a kind of errors."""
+    """Return the ``begins`` function of the parser for a kind of error."""
 
     def begins(lines: Lines, at: int) -> bool:
         result = _error_at(lines, at)
@@ -239,7 +239,7 @@ def begins_with(kind: str) -> Callable[[Lines, int], bool]:
 
 
 def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...]]]:
-    """Return the ``parse_lines`` function of the parser for a kind of errors.
+    """Return the ``parse_lines`` function of the parser for a kind of error.
 
     It reads neighbouring errors of this kind as one part, however many log lines are between them.
     """

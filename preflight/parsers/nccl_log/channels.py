@@ -98,7 +98,7 @@ def ring(message: str) -> LogEvent | None:
 
 
 def tree(message: str) -> LogEvent | None:
-    """Parse the number of trees."""
+    """Parse the number of trees, and the communicator size if printed."""
     if "[0] " not in message:
         return None
     size = _TREE_SIZE.search(message)

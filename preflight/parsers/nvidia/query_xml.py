@@ -26,7 +26,7 @@ _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 _XML_CLOSED = re.compile(r".*(?:</[\w.-]{1,80}|/|\?)>\s*")
 #: Maximum consecutive lines without a tag.
 _LOOSE = 2
-#: Maximum lines of one GPU, and within how many lines of an excerpt an element must identify it.
+#: Maximum lines of one GPU, and number of lines of an excerpt within which an element must identify it.
 _PIECE, _AHEAD = 400, 12
 _XML_LEAF = re.compile(r"\s*(?:<([a-z]\w{1,60})>[^<>]{0,100}</\1>|</[a-z]\w{1,60}>|<[a-z]\w{1,60}\s?/>)\s*")
 

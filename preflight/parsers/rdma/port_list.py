@@ -164,7 +164,7 @@ class PortListBuilder:
         self.ports.append(self._port)
 
     def add(self, name: str, value: str, line: int) -> None:
-        """Store a field of the current port, or if there is none, of the device."""
+        """Store a field of the current port, or, if there is none, of the device."""
         if name in self._of_ports and (self._port is None or (self._port.number is None and name in self._port.fields)):
             self.begin_port(None, line)
         if self._port is not None:

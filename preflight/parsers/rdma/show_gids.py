@@ -38,7 +38,7 @@ _GIDS_FOUND = re.compile(r"\s*n_gids_found=(\d{1,6})\s*")
 
 
 def _gid(text: str) -> str | None:
-    """Return a GID, the digits of which may be masked; None if it is truncated."""
+    """Return a GID, even with masked digits; None if it is truncated."""
     *before, last = text.split(":")
     torn = "::" not in text and (len(before) < 7 or (len(last) < 4 and all(len(group) == 4 for group in before)))
     return None if torn or ".." in text or "…" in text else text.lower()

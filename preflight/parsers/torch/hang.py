@@ -138,7 +138,7 @@ _OF_ALL_RANKS = ("all_reduce", "allreduce", "all_gather", "allgather", "_all_gat
 
 
 def _needs_all(entry: RecordedCall) -> bool:
-    """Return whether all ranks have called what this rank has completed."""
+    """Return whether the call is complete, which proves that all ranks have called it."""
     backend, _, op = entry.op.partition(":")
     completed = entry.done if backend == "gloo" else entry.state == "completed"  # NCCL retires failed calls as well
     return completed and 0 not in entry.elements and op.lower().startswith(_OF_ALL_RANKS)

@@ -111,7 +111,7 @@ def _numbered(trace: Trace, spans: Mapping[int, Stretch]) -> tuple[Spans, list[i
 
 
 def _calls_in_steps(trace: Trace, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:
-    """Return the collective calls in time order, after assigning their steps."""
+    """Assign the collective calls to their steps; return them in time order."""
     calls = ordered(trace.calls)
     steps, numbers = _numbered(trace, spans)
     for _, series in calls:

@@ -136,7 +136,7 @@ def _begins(line: str) -> bool:
 
 
 def _end(lines: Sequence[str], at: int) -> int:
-    """Return the end of a wrapped message: complete, or at least with its collective."""
+    """Return the end of a wrapped message, or of its part that names the collective."""
     ends = []
     for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(lines) + 1)):
         # the message of the exception that ended a watchdog starts like a message itself

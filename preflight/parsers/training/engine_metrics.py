@@ -53,7 +53,7 @@ _DIRECTION = re.compile(r"\btransfer_type=\"(\w{1,40})_to_(\w{1,40})\"")
 HISTOGRAMS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "first_token": (("vllm:time_to_first_token_seconds", 1), ("sglang:time_to_first_token_seconds", 1),
                     ("trtllm_time_to_first_token_seconds", 1), ("dynamo_frontend_time_to_first_token_seconds", 1)),
-    # not nv_inference_queue_duration_us: Triton's backend takes requests at once, and queues them itself
+    # not nv_inference_queue_duration_us: Triton's backend takes requests immediately, and queues them itself
     "queue": (("vllm:request_queue_time_seconds", 1), ("sglang:queue_time_seconds", 1),
               ("trtllm_request_queue_time_seconds", 1)),
     "prefill": (("vllm:request_prefill_time_seconds", 1), ("trtllm_request_prefill_time_seconds", 1)),

@@ -47,7 +47,7 @@ DEAD, INCOMPLETE, MISMATCH = "DEAD", "INCOMPLETE", "MISMATCH"
 
 @dataclass(frozen=True)
 class RankPlace:
-    """A rank (-1 for a process without its ranks) and its place, as far as shown."""
+    """A rank (-1 for a process without its ranks) and its place, if shown."""
 
     rank: int
     node: str

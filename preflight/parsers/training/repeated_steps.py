@@ -141,7 +141,7 @@ def _around(pattern: re.Pattern[bytes], line: bytes) -> tuple[bytes, bytes]:
 
 
 def _written(text: str) -> tuple[str, str]:
-    """Split a line into the writer that its prefix names (or "") and the rest."""
+    """Split a line into the writer that its prefix names (or "") and its text."""
     lines = lines_of(NumberedText("\n".join([text] * _REPEATED)))
     for writer, own in split_by_writer(lines):
         return writer, own[0].text

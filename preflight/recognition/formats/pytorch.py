@@ -27,7 +27,7 @@ class TorchPart(ParsedPart):
 #: Maximum number of bytes of a line that are read at once.
 _PART = 1 << 16
 
-#: Names of which one identifies the pickle of a flight recorder.
+#: Names, one of which identifies the pickle of a flight recorder.
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
 

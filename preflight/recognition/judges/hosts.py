@@ -37,7 +37,7 @@ def _rates(ports: Mapping[str, RdmaPort]) -> Counter[float]:
 
 @limited
 def port_states(part: PastedValue) -> Iterator[Finding]:
-    """Warn of ports that are down here, but active on every other host."""
+    """Warn of ports that are not active here, but are on every other host."""
     others = _alike(part)
     for name, port in _by_name(part.value).items() if others else ():
         if port.logical not in ("", "ACTIVE") and all(host[name].logical == "ACTIVE" for host in others):
@@ -111,7 +111,7 @@ def _unequal(
 
 
 def _place(number: int, part: PastedValue) -> str:
-    """Return where other values were found; unnamed files may be of one host."""
+    """Return where other values were found; unnamed files may be from one host."""
     plural = "s" if number > 1 else ""
     return f"in {number} other file{plural}" if part.files else f"on {number} other host{plural} in this text"
 
