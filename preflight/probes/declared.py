@@ -42,7 +42,7 @@ PROCESSES = "ps -e -o pid=,ppid=,stat=,uid=,user:32=,comm="
 
 
 def processes(programs: Iterable[str] = (), users: Iterable[str] = ()) -> Probe:
-    """Return the probe of zombies and of processes of forbidden names and users."""
+    """Return the probe of zombies, and of processes with forbidden names or users."""
     wanted = [r"1\s", r"[0-9]+\s+[0-9]+\s+Z"]
     fields = r"[0-9]+\s+[0-9]+\s+\S+\s+"
     if names := "|".join(re.escape(user) for user in users):

@@ -9,7 +9,10 @@ SWEEP_CAP = 32_000_000
 
 
 def sweep(device: str | None = None, *, window: bool = False) -> tuple[Probe, ...]:
-    """Return the fabric sweep's probes; each queries every switch and HCA."""
+    """Return the probes of the fabric sweep, most of which query every device.
+
+    Those for subnet managers and services query only the subnet manager.
+    """
     of = f" -C {device}" if device else ""
     managers = (f"saquery -s{of}", r"(?m)^\s*EndPortLid\.+([0-9]{1,5})\s*$")
     return (

@@ -101,7 +101,7 @@ class Launchers:
             self._best = self._rank, self._state()
 
     def model_option(self) -> None:
-        """Note that the current step has options of a model, so it is the job's."""
+        """Note that the current step has options of a model, so it runs the job."""
         self._rank = 2
 
     def _state(self) -> _State:

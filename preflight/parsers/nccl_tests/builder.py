@@ -48,7 +48,7 @@ class ReportBuilder:
 
     @property
     def lone_head(self) -> bool:
-        """Whether the report has only a head, of ranks that are alone in their runs."""
+        """Whether the report has only device lists, of ranks that are alone in their runs."""
         alone = bool(self.devices) and not any(device.rank for device in self.devices) and not self.devices_cut
         return alone and not (self.columns or self.rows or self.cut or self.pending or self.finished or self.failures)
 

@@ -183,7 +183,7 @@ class Report:
         return next((row for row in rows if not all(half.measured for half in row.halves)), None)
 
     def best(self, min_bytes: int = 0) -> Best | None:
-        """Return the best busbw of sizes from ``min_bytes`` on, in either half, or None."""
+        """Return the best busbw for sizes from ``min_bytes`` on, in either half, or None."""
         found = [
             Best(half.busbw_gbytes_s, row)
             for row in self.rows

@@ -137,11 +137,11 @@ class _Reader:
         early: Report | None = None
         for before, opened in zip([None, *self.all], self.all, strict=False):
             if before is not None and before.lone_head and {device.rank for device in opened.devices} == {0}:
-                opened.devices[:0] = before.devices  # another process without MPI printed its head first
+                opened.devices[:0] = before.devices  # another process without MPI was first
                 opened.first_line = before.first_line
                 found.pop()
             report = opened.report()
-            if self.shell(found) and opened.copies > 1:  # several copies printed their heads in sequence
+            if self.shell(found) and opened.copies > 1:  # several copies printed their first lines in sequence
                 found[-1] = replace(report, first_line=found[-1].first_line)
             elif early is not None and not report.finished and not opened.only_failed:
                 failures = (*early.failures, *report.failures)
@@ -153,7 +153,7 @@ class _Reader:
 
     @staticmethod
     def shell(found: list[Report]) -> bool:
-        """Return whether the last report has only a head."""
+        """Return whether the last report has only its first lines."""
         last = found[-1] if found else None
         return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
 

@@ -103,7 +103,7 @@ _COLUMN = re.compile(r"\s*[A-Z].{20,70}? : \S")
 
 
 def _carried(lines: Lines, at: int) -> bool:
-    """Return whether a line is the wrapped rest of the previous field."""
+    """Return whether a line continues the previous field, which was wrapped."""
     if at + 1 == len(lines) or " : " in lines[at].text or not lines[at].text.strip():
         return False
     above, below = (_COLUMN.match(line.text) for line in (lines[at - 1], lines[at + 1]))
