@@ -81,7 +81,7 @@ class PortGrowth:
 
     @property
     def seconds(self) -> float:
-        """Length of the window, seconds; 0 if no counter was read twice."""
+        """Length of the window, seconds; 0 if no growth is known."""
         return max((growth.seconds for growth in self.growths), default=0.0)
 
     def grown(self, *kinds: CounterKind) -> tuple[Growth, ...]:

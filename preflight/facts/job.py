@@ -142,7 +142,7 @@ class RunFacts:
 
     @cached_property
     def next_round(self) -> bench.planner.Round | None:
-        """The round that a campaign's planner would run next; None if it is complete."""
+        """The round that a campaign's planner would run next; None if there is none."""
         if self.campaign is None:
             return None
         done, reports = self.campaign, {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}

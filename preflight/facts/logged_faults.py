@@ -68,7 +68,8 @@ def blamed_processes(
 def blamed_mounts(blamed: Iterable[tuple[NodeFacts | None, Iterable[str]]], check: str) -> Iterator[str]:
     """Yield the mounts of blamed files: ``gpu004 /scratch: host.file-systems``.
 
-    ``blamed`` are the node of each message, if known, and the paths in it. Without a table of mounts, a path has none.
+    ``blamed`` are the node of each message, if known, and the paths in it. Paths on
+    a node without a table of mounts are left out.
     """
     for node, paths in blamed if check.startswith(_OF_FILES) else ():
         if node is None:

@@ -91,9 +91,9 @@ class Outlier:
 
 
 def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, down: bool = True) -> list[Outlier]:
-    """Return numbers more than 3.5 spreads and ``floor`` from the median.
+    """Return numbers more than both 3.5 spreads and ``floor`` from the median.
 
-    The floor is in the unit of the numbers: without one, in a fleet with nearly equal values the smallest difference
+    The floor is in the unit of the numbers: without it, the smallest difference in a fleet with nearly equal values
     would be an outlier. Fewer than five numbers have no outlier.
     """
     if len(numbers) < ENOUGH:

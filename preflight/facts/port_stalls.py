@@ -40,7 +40,7 @@ class Held:
 
 
 def held(port: PortGrowth) -> tuple[Held, ...]:
-    """Return the longest stall in each direction; empty without stall counters."""
+    """Return the longest stall in each direction; empty for EFA, or if pauses are off."""
     if port.port.efa:
         return ()
     if not port.port.roce:
@@ -60,7 +60,8 @@ def held(port: PortGrowth) -> tuple[Held, ...]:
 def paused(port: PortGrowth, way: str, counters: str = PAUSES) -> Held:
     """Return the longest stall of the priorities whose counters match.
 
-    Priorities are paused at the same time, so their stalls are not added.
+    Priorities are paused at the same time, so their stalls are not added. A stall that cannot be computed is returned
+    instead of the longest.
     """
     longest = Held(way, f"{way} pauses +0", (), 0.0)
     for one in port.matching(counters):

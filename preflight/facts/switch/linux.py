@@ -1,7 +1,7 @@
 """Facts of a switch with Linux and FRRouting, such as Cumulus Linux.
 
-PFC, ECN, buffers, maps, modules and the watchdog are those of NVUE, of which no recorded answer was available: they are
-gaps. The window between two readings is that of the kernel's uptime.
+PFC, ECN, buffers, maps, modules and the watchdog are shown only by NVUE, no recorded answer of which was available, so
+they are gaps. The window between two readings is measured by the kernel's uptime.
 """
 
 from __future__ import annotations

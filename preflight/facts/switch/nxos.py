@@ -1,7 +1,7 @@
 """Facts of a Cisco NX-OS switch, from answers of its command line as text or JSON.
 
 PFC, ECN, buffers, maps and the watchdog are not read: no recorded answer to these commands was available, so they are
-gaps. The window between two readings is that of the kernel's uptime in ``show version``.
+gaps. The window between two readings is measured by the kernel's uptime in ``show version``.
 """
 
 from __future__ import annotations
