@@ -24,9 +24,9 @@ from preflight.recognition.evidence_adapter import key_of
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge). Job output is first: it
 #: is the most frequently pasted, and the largest.
 MODULES = (
-    "jobs", "signatures", "transport", "gpu", "amd", "devices", "kernel", "host", "kubernetes", "slurm",
-    "ports", "counters", "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware",
-    "system", "status", "switches", "metrics", "containers",
+    "jobs", "signatures", "transport", "gpu", "amd", "devices", "dcgm", "kernel", "host", "kubernetes", "slurm",
+    "ports", "counters", "interfaces", "qos", "pcie", "nic_tools", "gpu_tools", "kernel_settings", "fabric_tools",
+    "host_tools", "hardware", "system", "status", "switches", "metrics", "containers",
 )  # fmt: skip
 
 
