@@ -21,7 +21,7 @@ from preflight.facts.majority import ENOUGH, is_majority, outliers, sides, syste
 from preflight.facts.node import NodeFacts
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 
-#: Utilisation in percent up to which a GPU is idle, and above which it is busy; between the two it is not compared.
+#: Highest utilisation of an idle GPU and lowest of a busy one, in percent; a GPU between the two is not compared.
 IDLE_PCT, BUSY_PCT = 10, 50
 
 _SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median"

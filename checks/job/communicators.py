@@ -268,7 +268,7 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
 def _granted(log: NcclLog, at: dict[str, Any]) -> Finding | None:
     """Report whether the aggregation manager granted SHARP; None if not shown.
 
-    The library queries the manager during the setup of a communicator, so a completed setup was granted.
+    The library queries the manager when it sets up a communicator, so a completed setup proves the grant.
     """
     name = at["subject"]
     if refused := next((one for one in log.failures if one.id == "sharp_failed"), None):

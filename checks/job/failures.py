@@ -175,7 +175,7 @@ def _with_fault(finding: Finding, run: RunFacts, key: str, failure: Failure) -> 
 def _with_ports(finding: Finding, run: RunFacts, key: str, failure: Failure) -> Finding:
     """Return the finding with the ports of its connections that went down.
 
-    Their links may be up again: the kernel log shows it.
+    Their links may be up again; the kernel log shows that they went down.
     """
     nodes = filter(None, map(run.host, run.nccl_logs[key].hosts))
     ends = [end for end in facts.nccl_root_cause.ends(failure, run.host, nodes) if end.went_down]

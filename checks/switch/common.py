@@ -84,7 +84,7 @@ def lossy(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Fi
 
 
 def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
-    """Yield the reason why the growth of a switch's counters is unknown."""
+    """Yield a finding with the reason if the growth of the counters is unknown."""
     yield from unread(switch, part)
     if part in switch.gaps:
         return

@@ -41,7 +41,7 @@ _LEAST, _SHARE = 3, 0.8
 def opened(text: str) -> list[UnpackedText]:
     """Return the content of a text's envelopes, innermost first; empty without one.
 
-    What looks like an inner envelope may be part of a tool's output; the content of the enclosing one follows it.
+    What looks like an inner envelope may be part of a tool's output, so the content of the enclosing one follows.
     """
     lines: _Lines = list(enumerate(limit_blank_runs(text).split("\n"), 1))
     found: list[UnpackedText] = []

@@ -17,7 +17,8 @@ _HOSTS = re.compile(r"([A-Za-z](?=[\w.,\[\]-]{0,500}\d)[\w.,\[\]-]{0,500})(?P<nu
 def split_by_heading(lines: Lines) -> Iterator[tuple[str, Lines]]:
     """Yield the sections with the hosts of their heading, as the tool writes them.
 
-    The lines before the first heading have no host. One heading of a single host may also be that of a table.
+    Lines before the first heading have no host. A lone heading without a count of hosts is ignored: it may belong to a
+    table.
     """
     heads = [
         (at, match)

@@ -31,7 +31,7 @@ class Scenario:
     most_rounds: int | None = None
     most_runs: int | None = None
     #: Share of the seeds within these limits. Two bad nodes of one leaf that meet in the screen share its slow run, so
-    #: that each needs a fourth run: 1 of 200 campaigns with three bad of 512.
+    #: that each needs a fourth run: 1 of 200 campaigns with three bad nodes of 512.
     within: float = 0.99
     false_slow: float = 0.0  # runs that are slow without a cause
 

@@ -49,5 +49,5 @@ class Stopwatch:
         """Return seconds measured elsewhere since the start of this watch, minus the stalls."""
         now = stalled_s()
         if now is None or self._stalled is None:
-            return seconds / 4  # a kernel without PSI: four processes per processor, where this was measured
+            return seconds / 4  # a kernel without PSI: measured with four processes per processor
         return max(seconds - (now - self._stalled), seconds / MOST)

@@ -183,7 +183,7 @@ def _docstring_line(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.Asyn
     return node.body[0].lineno if ast.get_docstring(node) else 0
 
 
-#: The attribute of a node with the name which it defines; `ast.Name` and `ast.Attribute` define one when they store.
+#: The attribute of a node with the name that it defines; `ast.Name` and `ast.Attribute` define one when they store.
 _DEFINED = {
     **dict.fromkeys((ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef), "name"), ast.arg: "arg",
     **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), "name"), ast.MatchMapping: "rest",

@@ -62,7 +62,7 @@ _INTENDED = ("/boot", "/usr", "/snap/", "/sysroot", "/ostree", "/opt/", "/etc", 
 
 @limited
 def _mounts(part: PastedValue) -> Iterator[Finding]:
-    """Look for disk and network file systems that are mounted read-only."""
+    """Look for disks and network file systems mounted read-only, and NFS mounted soft."""
     places: Sequence[MountedPlace] = part.value
     wrong = [
         mount for mount in places

@@ -114,7 +114,7 @@ class KubectlTransport(PipedTransport):
             raise NoAnswer("start", f"the container has neither sh nor python3: {fix}") from None
 
     def _exec(self, pod: str, inside: Sequence[str], plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Start the collector by a command in the pod.
+        """Start the collector with a command in the pod.
 
         Raises _MissingProgram if the container lacks the program.
         """

@@ -204,7 +204,7 @@ class KeyRing:
 
 
 def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]:
-    """Yield a private key, preceded by its certificate; a missing file yields none."""
+    """Yield a private key, preceded by its certificate; none if it cannot be used."""
     try:
         text = safe_read.content(path, safe_read.BY_HAND)
         if _needs_passphrase(text):

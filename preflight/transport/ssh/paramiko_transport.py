@@ -285,7 +285,7 @@ class SshTransport:
     # Jump hosts
 
     def _route(self, config: HostConfig) -> list[HostConfig]:
-        """Return the jump hosts before a host, the nearest one first."""
+        """Return the jump hosts on the way to a host, in the order of connection."""
         route: list[HostConfig] = []
         jumps = config.proxy_jump
         while jumps:

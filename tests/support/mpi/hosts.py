@@ -55,8 +55,8 @@ PidFile none
 MaxStartups 200
 """
 
-#: What a host runs first: its name, its own hosts file, its own /tmp (the head node sees ours, where the tree may lie);
-#: then sshd, or a process that waits and lets no child become a zombie.
+#: What a host runs first: its name, its own hosts file, its own /tmp (the head node sees that of this machine, which
+#: may contain the tree); then sshd, or a process that waits and lets no child become a zombie.
 _INIT = """\
 hostname "$1" && mount --bind "$2/hosts" /etc/hosts &&
 { [ "$1" = head ] || mount -t tmpfs tmpfs /tmp; } && shift 2 && exec "$@"
