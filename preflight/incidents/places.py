@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from preflight.facts.majority import systemic
 from preflight.incidents.cabling import Cabling, pods_of
@@ -112,6 +112,10 @@ class Places:
         declared = len(subjects) * len(self._members["unit"])
         return count <= _FEW_LEAVES and count < max(len(live), declared - count) + are_dead
 
+    def has_one_pod(self) -> bool:
+        """Return whether at most one pod of the fleet is known."""
+        return len(set(self._all_pods().values())) <= 1
+
     def identity(self, kind: str, name: str, faults: Sequence[NodeFault]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at a place.
 
@@ -173,13 +177,16 @@ class Places:
         return self._with_ports(self._pod_of(min(leaves)), fault, ports) if leaves and not self._leaf(fault) else ""
 
     def _pod_of(self, leaf: str) -> str:
+        return self._all_pods()[leaf]
+
+    def _all_pods(self) -> Mapping[str, str]:
         if self._pods is None:
             nodes = [self._findings.parts(node) for node in self._findings.nodes]
             self._pods = pods_of(nodes)
             self._members["pod"] = Counter(
                 self._pods[min(node.compute_leaves)] for node in nodes if node.compute_leaves
             )
-        return self._pods[leaf]
+        return self._pods
 
     def _with_ports(self, place: str, fault: NodeFault, ports: Collection[str]) -> str:
         few = len(ports) <= FEW_PORTS and len(ports) != self._findings.parts(fault.node).compute

@@ -155,6 +155,13 @@ def test_dead_leaves(faults: Mapping[int, str], expected: Sequence[str], monkeyp
         # a leaf of another pod dies too, while two pods have one that is live
         ({1: "b5", 2: "b5", 3: "b5", 4: "c", 5: "c", 6: "c", 7: "d"}, {4: "c5", 5: "c5", 6: "c5"}),
         ({1: "b0", 2: "b0", 3: "b0", 4: "b"}, {4: "b0"}),  # the last port of the leaf dies
+        # the same rail of the other pod of two dies too: either first, a part of it, fewer nodes
+        ({**dict.fromkeys(range(1, 7), "b5"), **dict.fromkeys(range(7, 13), "c")}, dict.fromkeys(range(7, 13), "c5")),
+        ({**dict.fromkeys(range(1, 7), "b"), **dict.fromkeys(range(7, 13), "c5")}, dict.fromkeys(range(1, 7), "b5")),
+        ({**dict.fromkeys(range(1, 7), "b5"), **dict.fromkeys(range(7, 13), "c")}, dict.fromkeys(range(7, 11), "c5")),
+        ({**dict.fromkeys(range(1, 11), "b5"), **dict.fromkeys((11, 12), "c")}, dict.fromkeys((11, 12), "c5")),
+        # the rest of the only pod
+        ({**dict.fromkeys(range(1, 7), "b5"), **dict.fromkeys(range(7, 13), "b")}, dict.fromkeys(range(7, 13), "b5")),
     ],
 )
 def test_fingerprint_of_a_dead_leaf_lasts(
