@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
+from preflight._startup.lightclass import replace
 from preflight.checks.job.cause import AFTER_FAILURE, of_log
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, counted, failed, passed, processes, unknown, warned
+from preflight.parsers.host.kernel_event_kinds import ERROR
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
+    from preflight.parsers.host.kernel_events import KernelEvent
     from preflight.parsers.messages.scan import LoggedError
     from preflight.parsers.messages.signature import ErrorSignature
 
@@ -49,7 +53,8 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     as survived if nearby words show it, or if at least three training steps follow and it is not a hardware error.
     With `--log`, the last lines of the log are read, and the check is planned only if they show an error. `preflight
     read` reads all of a pasted text, and reports a line that is marked as an error but matches no signature as
-    unknown. Reports of another process's end are attributed to the first error.
+    unknown. Reports of another process's end are attributed to the first error. If the kernel log of the rank's node
+    shows that the kernel killed the process that a message names, for lack of memory, the finding states it.
 
     ## False alarms
     An exception that the program printed and survived, with no hint in the lines around it and no training steps after
@@ -73,25 +78,59 @@ def _with_fault(
 ) -> Finding:
     """Return the finding with the check and places of the same fault on nodes."""
     finding = finding.with_parts(*(f"{key}:{error.line}" for error in logged))
-    if signature.check == "job.errors":
+    if signature.check == "job.errors" and not any(error.processes for error in logged):
         return finding
     log = run.nccl_logs.get(key)
     of_rank = {str(rank): host.host for host in (of_log(log) if log else ()) for rank in host.ranks}
-    writers, names, files = [], dict[str | None, str](), []
+    writers, names, files, kills = [], dict[str | None, str](), [], []
     for error in logged:
         rank = error.rank or error.writer.removeprefix("rank")
         host = error.node or of_rank.get(rank) or error.writer or None
         if node := run.host(host):
             names[host] = node.node
+            killed = facts.logged_faults.killed_by_kernel(node) if error.processes else {}
+            kills += [(node, killed[pid]) for pid in error.processes if pid in killed]
         files.append((node, error.paths))
         writers.append((host, int(rank) if rank.isdecimal() else None, None))
-    at = dict.fromkeys(facts.logged_faults.places(log, signature.check, writers, names))
+    if kills:
+        finding = _by_kernel(finding, signature, kills)
+    elif signature.check == "job.errors":
+        return finding
+    check = _KERNEL if kills else signature.check
+    at = dict.fromkeys(facts.logged_faults.places(log, check, writers, names))
     blamed = ((host, processes(error.processes)) for error, (host, _, _) in zip(logged, writers, strict=True))
-    of_processes = facts.logged_faults.blamed_processes(blamed, signature.check, names)
-    of_files = dict.fromkeys(facts.logged_faults.blamed_mounts(files, signature.check))
+    of_processes = facts.logged_faults.blamed_processes(blamed, check, names)
+    of_files = dict.fromkeys(facts.logged_faults.blamed_mounts(files, check))
     finding = finding.with_parts(*finding.parts, *at, *of_processes, *of_files)
-    return finding.from_cause((signature.check, *dict.fromkeys(names.values()))) if names else finding
+    return finding.from_cause((check, *dict.fromkeys(names.values()))) if names else finding
 
+
+#: Check of the kernel log, which shows the processes that the kernel killed.
+_KERNEL = "kernel.events"
+
+
+def _by_kernel(finding: Finding, signature: ErrorSignature, kills: Sequence[tuple[NodeFacts, KernelEvent]]) -> Finding:
+    """Return the finding with the kernel's lines about the processes that it names."""
+    node, first = kills[0]
+    more = f" and {len(kills) - 1} more" if len(kills) > 1 else ""
+    of_node = any(event.severity == ERROR for _, event in kills)
+    why, fix = _NO_MEMORY if of_node else _AT_LIMIT
+    what = f"a process was killed by the kernel {why}: {first.device[:60]} (pid {first.detail}){more} on {node.node}"
+    quoted = "\n".join(f"{at.node} {facts.kernel_log.DMESG}: {event.text[:200]}" for at, event in kills[:_MOST_QUOTED])
+    return replace(finding, message=finding.message.replace(signature.meaning, what, 1), fix=fix,
+                   quote=f"{finding.found}\n{quoted}")  # fmt: skip
+
+
+#: Reason of a kill, and fix.
+_AT_LIMIT = (
+    "at its job's memory limit",
+    "Request more memory (`--mem`, the pod's limit), or use fewer data-loader workers; `sacct -j JOB "
+    "--format=JobID,MaxRSS,ReqMem` shows what the job used.",
+)
+_NO_MEMORY = (
+    "because the node ran out of memory",
+    "Use fewer data-loader workers; limit the jobs' memory (Slurm: ConstrainRAMSpace).",
+)
 
 #: Signature of lines that a program logs as errors and that match no other signature.
 _LOGGED = "logged-error"

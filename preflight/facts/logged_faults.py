@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.evidence.document import EvidenceError
+from preflight.facts.kernel_log import all_levels
 from preflight.facts.nccl_root_cause.host_statements import hosts
+from preflight.parsers.host.kernel_events import KernelEvent, events, of_container
 from preflight.parsers.host.mounts import MOUNTS, parse
 from preflight.parsers.nccl_log.signatures import by_id
 
@@ -20,6 +22,9 @@ _OF_GPUS = ("gpu.", "xid.", "nvlink.")
 
 #: Checks of file systems: an error in a log is the same fault only if it is of the same mount.
 _OF_FILES = ("host.file-systems", "host.mounts")
+
+#: Age in seconds from which a process that the kernel killed is not taken for one of the log: PIDs are reused.
+_OLD_S = 86_400
 
 #: Layer of the failures whose message is an error of CUDA.
 _CUDA = "cuda"
@@ -63,6 +68,25 @@ def blamed_processes(
     for host, processes in blamed:
         if host in names:
             yield from (f"{names[host]} {process}: {check}" for process in processes)
+
+
+def killed_by_kernel(node: NodeFacts) -> Mapping[str, KernelEvent]:
+    """Return the processes that the kernel killed for lack of memory, by PID.
+
+    Return none if one of them was in a container: its log shows other PIDs.
+    """
+    try:
+        log = all_levels(node.kernel_log, node.kernel_notices)
+    except EvidenceError:
+        return {}
+    logged = events((number, line.at_s, line.text) for number, line in enumerate(log.lines, 1))
+    kills = [event for event in logged if event.kind == "out-of-memory"]
+    if any(map(of_container, kills)):
+        return {}
+    return {
+        event.detail: event for event in kills
+        if event.device and (log.now_s is None or event.at_s is None or log.now_s - event.at_s < _OLD_S)
+    }  # fmt: skip
 
 
 def blamed_mounts(blamed: Iterable[tuple[NodeFacts | None, Iterable[str]]], check: str) -> Iterator[str]:

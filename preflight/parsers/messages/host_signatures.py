@@ -108,7 +108,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      ("NVSHMEM_DEBUG=INFO, and run again", "ls -l /dev/infiniband; lsmod | grep -e peermem -e gdrdrv", "ulimit -l"),
      "Its first line names the step; IBGDA needs the driver's PeerMappingOverride, other transports need GPUDirect "
      "RDMA."),
-    ("child-killed", "exitcode|SIGKILL|exit code|ignal 9",
+    ("child-killed", "exitcode|SIGKILL|exit code|ignal 9|signal: Killed",
      r"exitcode {0,4}:? {0,4}-9\b|exit code:? -9\b|Signal 9 \(SIGKILL\) received|killed by signal: Killed"
      r"|(?:worker|WORKER|process).{0,60}exit(?:ed|code).{0,20}(?:-9|137)\b|died with <Signals\.SIGKILL",
      "fail", "a process was killed (SIGKILL): usually by the kernel, at the memory limit", "kernel.events", _KILLED,

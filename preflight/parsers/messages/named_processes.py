@@ -10,7 +10,7 @@ OWN = "itself"
 #: A process that was killed, as printed by torchrun, PyTorch's data loader and the shell; and the holders of a GPU's
 #: memory, as listed by PyTorch.
 _PID = re.compile(
-    r"\(pid(?:\(s\))?:? (\d{1,10})\)|received by PID (\d{1,10})|: line \d{1,6}: +(\d{1,10}) Killed"
+    r"\(pid(?:\(s\))?:? (\d{1,10}(?:, \d{1,10}){0,15})\)|received by PID (\d{1,10})|: line \d{1,6}: +(\d{1,10}) Killed"
     r"|\bProcess (\d{1,10}) has \d"
 )
 _SIZE = r"(\d{1,6}(?:\.\d{1,3})?) ([KMG]iB)"
@@ -27,7 +27,9 @@ _OTHERS_GIB = 1.0
 
 def processes_in(message: str) -> tuple[str, ...]:
     """Return the PIDs that a message blames; OWN if its writer used all memory."""
-    pids = [pid for groups in _PID.findall(message[:_LONGEST]) for pid in groups if pid]
+    pids = [
+        pid for groups in _PID.findall(message[:_LONGEST]) for group in groups if group for pid in group.split(", ")
+    ]
     return tuple(dict.fromkeys(pids[:_MOST])) or ((OWN,) if _used_all(message[:_LONGEST]) else ())
 
 

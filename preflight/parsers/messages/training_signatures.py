@@ -60,7 +60,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the number of ranks does not match the parallel layout or the model", "job.errors", _LAYOUT,
      "Choose tensor, pipeline and expert parallelism so that their product divides the number of GPUs."),
     ("data-loader-worker", "DataLoader worker|DataLoader timed out",
-     r"DataLoader worker \(pid.{1,60}\) (?:is killed by signal: (?!Bus)|exited unexpectedly)"
+     r"DataLoader worker \(pid.{1,60}\) (?:is killed by signal: (?!Bus|Killed)|exited unexpectedly)"
      r"|DataLoader timed out after",
      "fail", "a worker of the data loader was killed, crashed, or hangs", "job.errors",
      ("dmesg -T | grep -i -e 'out of memory' -e oom -e segfault", "df -h /dev/shm", "free -g"),

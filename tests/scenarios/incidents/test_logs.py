@@ -79,6 +79,8 @@ EIGHT = "".join(
     for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {8 * number - 8 + gpu} nRanks 24 nNodes 3 "
                  f"localRanks 8 localRank {gpu} MNNVL 0", "Using network IB")
 )  # fmt: skip
+WORKER_KILLED = "[rank11]: RuntimeError: DataLoader worker (pid 5170) is killed by signal: Killed.\n"
+WORKERS_ENDED = "[rank11]: RuntimeError: DataLoader worker (pid(s) 5169, 5170) exited unexpectedly\n"
 ECC, SHM = "uncorrectable ECC error encountered", "Error while creating shared memory segment /dev/shm/nccl-a (size 9)"
 NO_SPACE, SCRATCH = "OSError: [Errno 28] No space left on device:", "host.file-systems @gpu002 site drifts"
 FULL = record(DISK_SPACE, ran(f"{HEAD}{ROOT_SPACE}xfs 30725966397440 0 3000975360 3000870112 /scratch\n"))
@@ -114,6 +116,15 @@ def killed(pid: int, name: str = "python3", group: str = "/slurm/job_7") -> Faul
     limit = f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,task_memcg={group},task={name},pid={pid}"
     return node(kernel_log=(
         f"<6>[430900.0] {limit},uid=0", f"<3>[430900.1] Out of memory: Killed process {pid} ({name}) total-vm:9kB",
+    ))  # fmt: skip
+
+
+def killed_at_limit(pid: int, group: str = "/slurm/uid_9/job_7") -> Fault:
+    """Plant the kernel's lines about a process that it killed at its job's memory limit."""
+    limit = f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,oom_memcg={group},task_memcg={group}"
+    return node(kernel_log=(
+        f"<6>[430900.0] {limit},task=python3,pid={pid},uid=0",
+        f"<3>[430900.1] Memory cgroup out of memory: Killed process {pid} (python3) total-vm:9kB",
     ))  # fmt: skip
 
 
@@ -288,6 +299,9 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     "it killed another one": (
         {2: killed(220, "exporter")}, EIGHT + sigkill(5120), [KILLED, ERROR],
     ),
+    "the kernel killed a worker of the data loader": ({2: killed(5170)}, EIGHT + WORKER_KILLED, [OUT_OF_MEMORY]),
+    "it killed one of several workers": ({2: killed(5170)}, EIGHT + WORKERS_ENDED, [OUT_OF_MEMORY]),
+    "it killed another process than the worker": ({2: killed(220)}, EIGHT + WORKER_KILLED, [KILLED, ERROR]),
     "in a container, PIDs are others": (
         {2: killed(5120, group="/kubepods/pod7")}, EIGHT + sigkill(63), [OUT_OF_MEMORY],
     ),
@@ -344,6 +358,35 @@ def test_log_and_nodes(case: str) -> None:
     ended = {entry["nodes"][0] for entry in report["incidents"]
              if entry["impact"] == "blocks-job" and entry["owner"] != "job"}  # fmt: skip
     assert not ended or ended <= set(unfold(bad_nodes(report)))
+
+
+AT_LIMIT = "a process was killed by the kernel at its job's memory limit: python3 (pid 5170) on gpu002 (rank"
+
+
+@pytest.mark.parametrize(
+    ("faults", "log", "is_named"),
+    [
+        ({2: killed_at_limit(5170)}, WORKER_KILLED, True),
+        ({2: killed_at_limit(5170)}, WORKERS_ENDED, True),
+        ({2: killed_at_limit(5170)}, sigkill(5170), True),
+        ({2: killed_at_limit(71)}, WORKER_KILLED, False),  # another process
+        ({3: killed_at_limit(5170)}, WORKER_KILLED, False),  # the same PID on another node
+        ({2: killed_at_limit(5170, "/kubepods/pod7")}, WORKER_KILLED, False),  # in a container, PIDs are others
+        ({}, WORKER_KILLED, False),
+    ],
+)
+def test_process_that_the_kernel_killed_at_the_limit_of_its_job(
+    faults: Mapping[int, Fault], log: str, is_named: bool
+) -> None:
+    """The kernel's line is no fault of the node by itself: it names the cause of the error in the log."""
+    report = judged(faults, EIGHT + log)
+    assert named(report) == [ERROR]
+    (incident,) = report["incidents"]
+    assert (AT_LIMIT in incident["title"]) == is_named
+    assert incident["next"].startswith("Request more memory (`--mem`") == is_named
+    (finding,) = (report["findings"][number] for number in incident["findings"])
+    assert ("gpu002 cmd:dmesg" in finding.get("quote", str(finding))) == is_named
+    assert bad_nodes(report) == ""
 
 
 HASH = CLUSTER.replace('load_balancing = "one-path"', 'load_balancing = "hash"')
