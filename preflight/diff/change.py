@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 #: The check was not judged: off, without its input, or of another version.
 ABSENT = ""
 
@@ -12,7 +14,7 @@ GOOD = ("pass", "skip")
 #: Before -> after -> kind of change: ``new`` and ``worse`` (exit status 1), ``unclear`` (3), ``better`` and ``gone``
 #: (0); empty: no change worth reporting. A failure is gone only if the check passes: one that is now unknown, or no
 #: longer applies (the device is gone), was not fixed. A failure with another value is ``still`` (0); with fewer
-#: devices, or a tie that a majority now decides against the node, it is ``worse``.
+#: devices, more defects, or a tie that a majority now decides against the node, it is ``worse``.
 _STEPS = {
     "pass": {"skip": "", "warn": "new", "unknown": "unclear", "fail": "new", ABSENT: "unclear"},
     "skip": {"pass": "", "warn": "new", "unknown": "unclear", "fail": "new", ABSENT: ""},
@@ -25,17 +27,28 @@ _STEPS = {
 #: Checks that count devices: if such a check passed but no longer applies, all devices have vanished.
 _COUNTS = ("gpu.count", "rdma.device-count", "rdma.registered")
 
-#: Checks whose figure is a number of devices that are there, answer or are up.
-_FEWER_IS_WORSE = (*_COUNTS, "gpu.driver", "nvlink.links")
+#: Checks whose figure is a number of devices, links or lanes that are there, answer or are up, or a rate in use. The
+#: figure of gpu.pcie-link without an x is a generation, which varies with the load.
+_LESS_IS_WORSE = (*_COUNTS, "gpu.driver", "nvlink.links", "gpu.pcie-link x", "pcie.nic-link", "rdma.port-rate")
+
+#: Checks whose figures count defects that stay until a reset or repair. Figures of other checks vary from run to run.
+_MORE_IS_WORSE = ("gpu.ecc-uncorrected", "gpu.row-remap", "gpu.retired-pages")
+
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
 
-def has_fewer(check: str, was: str, now: str) -> bool:
-    """Return whether a check found fewer devices than before.
+def is_worse_figure(check: str, was: str, now: str) -> bool:
+    """Return whether a failed check found fewer devices, or more defects, than before.
 
-    Both texts begin with their number.
+    Figures are compared only between texts with the same words.
     """
-    numbers = [text.partition(" ")[0] for text in (was, now)]
-    return check in _FEWER_IS_WORSE and all(map(str.isdecimal, numbers)) and int(numbers[1]) < int(numbers[0])
+    words = _FIGURE.sub("", was)
+    if words != _FIGURE.sub("", now):
+        return False
+    before, after = (list(map(float, _FIGURE.findall(text))) for text in (was, now))
+    if check in _LESS_IS_WORSE or f"{check} {words}" in _LESS_IS_WORSE:
+        return after[:1] < before[:1]
+    return check in _MORE_IS_WORSE and sum(after) > sum(before)
 
 
 def change(check: str, before: str, after: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.diff.change import ABSENT, GOOD, ORDER, change, has_fewer
+from preflight.diff.change import ABSENT, GOOD, ORDER, change, is_worse_figure
 from preflight.diff.node_profile import changes
 from preflight.diff.snapshot import Snapshot
 from preflight.incidents.changes import changes as incident_changes
@@ -75,6 +75,7 @@ def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         "silent_in_both": sorted(was_silent & now_silent),
     }
     hows = {row.change for row in found}
+    worse = {(name, row.check, row.subject) for row, names in found.items() for name in names if row.change == "worse"}
     unclear = "unclear" in hows or lost or not both or any(nodes[key] for key in ("came_silent", "went", "fell_silent"))
     return {
         "schema": SCHEMA,
@@ -82,7 +83,7 @@ def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         "after": {"path": after.path, "at": after.at, "exit_status": after.report["exit_status"]},
         "nodes": {"both": len(both), **nodes},
         "incidents": incident_changes(
-            recorded(before.report), after.report, _judged(old, ours), _judged(new, theirs)
+            recorded(before.report), after.report, _judged(old, ours), _judged(new, theirs), worse
         ),
         "findings": [row.document(names) for row, names in sorted(found.items(), key=_urgency)],
         "not_judged_again": [{"check": check, "nodes": names} for check, names in sorted(lost.items())],
@@ -118,12 +119,12 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 def _of_same(check: str, was: _FindingState, now: _FindingState) -> str:
     """Return the change if the status is the same, else an empty string.
 
-    It is ``worse`` if a tie is now decided against the node or there are fewer devices, and ``still`` for a failure
-    with another value.
+    It is ``worse`` if a tie is now decided against the node, or there are fewer devices or more defects, and ``still``
+    for a failure with another value.
     """
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
-    if (was.undecided and not now.undecided) or has_fewer(check, was.found, now.found):
+    if (was.undecided and not now.undecided) or is_worse_figure(check, was.found, now.found):
         return "worse"
     return "still" if now.status == "fail" and was.found != now.found else ""
 

@@ -37,8 +37,13 @@ def judged_of_all(report: Mapping[str, Any]) -> dict[str, list[str]]:
     return {name: sorted(checks) for name, checks in judged.items()}
 
 
-def changes(before: Sequence[Incident], report: Mapping[str, Any], then: Judged, now: Judged) -> list[dict[str, Any]]:
+def changes(
+    before: Sequence[Incident], report: Mapping[str, Any], then: Judged, now: Judged,
+    worse: Collection[tuple[str, str, str]] = (),
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return the incidents that are new, changed or gone, sorted by change and impact.
+
+    ``worse`` are the findings that are worse than in the first run: node, check and subject. So is their incident.
 
     ``before`` holds the ``recorded`` incidents of the first run. A node that was judged in only one run does not make
     an incident better or worse, and a check that ran only in the second run does not make it new. Logs and sweeps are
@@ -54,12 +59,25 @@ def changes(before: Sequence[Incident], report: Mapping[str, Any], then: Judged,
         renamed = [] if earlier else _renamed(incident, before, new, then, now)
         grown.update(part["fingerprint"] for part in (*earlier, *renamed))
         how, was = _step(earlier, incident, then, now) if earlier else _start(renamed, incident, then)
+        if earlier and how in ("", "changed") and _is_any(worse, incident["fingerprint"], report):
+            how, was = "worse", was or f"was: {min(part['title'] for part in earlier)}"
         if how:
             rows.append(_row(how, incident, was))
     for ended in before:
         if ended["fingerprint"] not in new and ended["fingerprint"] not in grown:
             rows.append(_row(_end(ended, report, now), ended, ""))
     return sorted(rows, key=lambda row: (CHANGES.index(row["change"]), IMPACTS.index(row["impact"])))
+
+
+def _is_any(worse: Collection[tuple[str, str, str]], fingerprint: str, report: Mapping[str, Any]) -> bool:
+    """Return whether any finding of an incident is worse."""
+    return any(
+        (node, finding["check"], finding["subject"]) in worse
+        for incident in (report.get("incidents", ()) if worse else ())
+        if incident["fingerprint"] == fingerprint
+        for finding in (report["findings"][number] for number in incident["findings"])
+        for node in finding["nodes"]
+    )
 
 
 def _parts_of(incident: Incident, before: Iterable[Incident], new: Mapping[str, Incident]) -> list[Incident]:

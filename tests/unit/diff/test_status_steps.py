@@ -145,9 +145,19 @@ def test_a_failure_with_another_value_still_fails() -> None:
         ("gpu.count", "7", "6", "worse"), ("gpu.count", "6", "7", "still"), ("nvlink.links", "12", "4", "worse"),
         ("rdma.registered", "7 RDMA devices", "5 RDMA devices", "worse"), ("counters.loss", "7", "6", "still"),
         ("gpu.count", "none", "6", "still"),
+        ("rdma.port-rate", "200 Gb/s", "100 Gb/s", "worse"), ("rdma.port-rate", "100 Gb/s", "200 Gb/s", "still"),
+        ("gpu.pcie-link", "x8", "x4", "worse"), ("gpu.pcie-link", "x8", "4", "still"),
+        ("gpu.pcie-link", "4", "3", "still"),  # a generation, which varies with the load
+        ("gpu.ecc-uncorrected", "0 SRAM, 1 DRAM", "0 SRAM, 9 DRAM", "worse"),
+        ("gpu.ecc-uncorrected", "0 SRAM, 9 DRAM", "1 SRAM, 2 DRAM", "still"),  # counted since a reset
+        ("gpu.ecc-uncorrected", "0 SRAM, 9 DRAM", "SRAM threshold exceeded", "still"),
+        ("gpu.row-remap", "512", "513", "worse"), ("gpu.row-remap", "failure", "pending", "still"),
+        ("gpu.retired-pages", "60 single-bit, 0 double-bit", "60 single-bit, 2 double-bit", "worse"),
+        ("gpu.temperature-margin", "-1", "-4", "still"),  # varies from run to run
+        ("rdma.bandwidth", "92 Gb/s", "91 Gb/s", "still"), ("counters.loss", "1 in 2 s", "9 in 2 s", "still"),
     ],
 )  # fmt: skip
-def test_fewer_devices_are_worse(check: str, was: str, now: str, change: str) -> None:
+def test_fewer_devices_and_more_defects_are_worse(check: str, was: str, now: str, change: str) -> None:
     before, after = side("FIRST", {"n": {check: "fail"}}), side("SECOND", {"n": {check: "fail"}})
     for made, figure in ((before, was), (after, now)):
         made.report["findings"][0] |= {"found": figure}

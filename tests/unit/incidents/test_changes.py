@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
+from preflight.diff import Snapshot, compare
 from preflight.evidence.document import from_document
 from preflight.expectations.cluster_file import decode
 from preflight.incidents import changes, recorded
 from preflight.judge import judge
+from tests.scenarios.incidents.combinations import HALF
 from tests.support.machines import hgx_h100
 from tests.support.machines.fleet import fleet
 from tests.support.planted_fleet import CLUSTER
@@ -62,6 +64,30 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[
 )  # fmt: skip
 def test_changes(before: dict[str, Fault], after: dict[str, Fault], expected: list[tuple[str, str, str]]) -> None:
     assert compared(report(**before), report(**after)) == expected
+
+
+def bad_memory(*counts: int) -> Fault:
+    """Plant uncorrectable memory errors in the first GPUs."""
+    return both(*(health(number, ecc_volatile_dram_uncorrected=count) for number, count in enumerate(counts)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (gpu(6, on_bus=False), both(gpu(6, on_bus=False), gpu(2, on_bus=False)), ["worse"]),
+        (both(gpu(6, on_bus=False), gpu(2, on_bus=False)), gpu(6, on_bus=False), ["changed"]),
+        (bad_memory(1), bad_memory(9), ["worse"]),
+        (bad_memory(9), bad_memory(1), ["changed"]),
+        (bad_memory(5, 1), bad_memory(5, 9), ["worse"]),
+        (nic("mlx5_5", rate=HALF), nic("mlx5_5", rate="100 Gb/sec (1X NDR)"), ["worse"]),
+        (HOT, health(0, temperature_c=90, temperature_margin_c=-3, event_reasons=0x48), ["changed"]),
+    ],
+)
+def test_an_incident_is_worse_if_one_of_its_findings_is(before: Fault, after: Fault, expected: list[str]) -> None:
+    sides = [Snapshot("", {"exit_status": 1, **report(gpu001=fault)}) for fault in (before, after)]
+    result = compare(*sides)
+    assert [row["change"] for row in result["incidents"]] == expected
+    assert ("worse" in {row["change"] for row in result["findings"]}) == (expected == ["worse"])
 
 
 def test_a_node_that_was_not_judged_again_is_unclear() -> None:
