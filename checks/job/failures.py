@@ -20,7 +20,7 @@ from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, counted, failed, passed, processes, unknown, warned
-from preflight.parsers.messages.named_processes import processes_in
+from preflight.parsers.messages.named_processes import memory_step, processes_in
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -130,6 +130,10 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         else ""
     )
     cause, remedies = "", failure.remedy
+    if failure.id == _OUT_OF_MEMORY and (
+        step := memory_step([processes_in(at.line.message) for at in failure.processes])
+    ):
+        remedies = (step, _NCCL_BUFFERS)
     message = ends_of(failure.line.message, 300, 160)
     if group and group.cause:
         likely = "likely " if group.cause.proof is facts.nccl_root_cause.Proof.LIKELY else ""
@@ -198,6 +202,10 @@ def _inside_node(log: NcclLog) -> str:
     """Return NCCL's socket interface if it exists only inside its node, else ""."""
     return next((name for name in log.bootstrap_interfaces if name.startswith(_WITHIN_NODE)), "")
 
+
+#: The failure whose message may state which process holds a GPU's memory, and a step in any case.
+_OUT_OF_MEMORY = "cuda_out_of_memory"
+_NCCL_BUFFERS = "leave memory for NCCL's buffers"
 
 #: The failure of ranks with several versions of NCCL, whose message need not name them.
 _VERSIONS = "version_mismatch"

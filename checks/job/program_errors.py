@@ -13,6 +13,7 @@ from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, counted, failed, passed, processes, unknown, warned
 from preflight.parsers.host.kernel_event_kinds import ERROR
+from preflight.parsers.messages.named_processes import memory_step
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def _with_fault(
     return finding.from_cause((check, *dict.fromkeys(names.values()))) if names else finding
 
 
+#: Signature of errors whose text may state which process holds a GPU's memory.
+_OUT_OF_MEMORY = "cuda-out-of-memory"
+
 #: Check of the kernel log, which shows the processes that the kernel killed.
 _KERNEL = "kernel.events"
 
@@ -184,11 +188,13 @@ def finding_of(
     at = f", raised at {raised}" if raised else ""
     about = "; a consequence of another process's end" if first.follows else ""
     about += "; the job continued after it" if first.survived else ""
+    step = memory_step([error.processes for error in logged]) if signature.id == _OUT_OF_MEMORY else ""
+    fixing = f"{step[0].upper()}{step[1:]}." if step else signature.fix
     commands = "; ".join(f"`{command}`" for command in signature.commands)
     return _REPORTS[signature.status](
         f"{where}{on}{_meaning(signature, first)}{at}{about}{of}{words} ({line})",
         subject=first.gpu or first.node or next(iter(places), ""), found=(first.text or first.what)[:200],
-        evidence=evidence, fix=_with_node(f"{signature.fix} Run: {commands}", signature, first),
+        evidence=evidence, fix=_with_node(f"{fixing} Run: {commands}", signature, first),
     )  # fmt: skip
 
 

@@ -360,6 +360,26 @@ def test_log_and_nodes(case: str) -> None:
     assert not ended or ended <= set(unfold(bad_nodes(report)))
 
 
+OF_71 = OF_8812.replace("Process 8812 has 72.27 GiB", "Process 71 has 0.52 GiB")
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (OF_8812, "find out which job owns process 8812 (`ps -fp 8812`), and end it if none does"),
+        (ALL_ITS_OWN, "no other process uses much of that GPU's memory: use a smaller batch"),
+        (f"{OF_71} Including others, this process has 77.10 GiB memory in use.", "no other process uses much"),
+        (OF_71, "look for other processes on that GPU"),
+        (LITTLE_ITS_OWN, "look for other processes on that GPU"),
+        (NO_MEMORY, "look for other processes on that GPU"),
+    ],
+)
+def test_step_for_a_full_gpu_follows_from_the_figures_of_the_message(error: str, step: str) -> None:
+    (incident,) = judged({}, EIGHT + raised(11, error))["incidents"]
+    assert incident["next"].startswith(step)
+    assert "leave memory for NCCL's buffers" in incident["next"]
+
+
 AT_LIMIT = "a process was killed by the kernel at its job's memory limit: python3 (pid 5170) on gpu002 (rank"
 
 
@@ -378,7 +398,7 @@ AT_LIMIT = "a process was killed by the kernel at its job's memory limit: python
 def test_process_that_the_kernel_killed_at_the_limit_of_its_job(
     faults: Mapping[int, Fault], log: str, is_named: bool
 ) -> None:
-    """The kernel's line is no fault of the node by itself: it names the cause of the error in the log."""
+    """The kernel's line alone is not a fault of the node; it names the cause of the error in the log."""
     report = judged(faults, EIGHT + log)
     assert named(report) == [ERROR]
     (incident,) = report["incidents"]
