@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -98,7 +99,7 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
             homes = [
                 home for named in findings.relations.of_logs(findings[number], causes) for home in within[named]
                 if not home.far.union((home.node,)).isdisjoint(blamed)
-                and _of_same_part(findings[number], findings[named], home.node, findings)
+                and _of_same_part(findings[number], findings[named], home, findings)
             ]  # fmt: skip
             for home in homes:
                 home.members |= fault.members - (same - {number})
@@ -112,20 +113,36 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
     return left
 
 
-def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], node: str, findings: Findings) -> bool:
+def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], home: NodeFault, findings: Findings) -> bool:
     """Return whether a log may be about the GPU, NIC or process of a finding.
 
     True if both name the same part, or if one of them names no part; False if they name different processes.
     """
+    node = home.node
     parts, places = findings.parts(node), [place.partition(": ")[0] for place in logged.get("parts", ())]
     here = [at.removeprefix(f"{node} ") for at in places if at.startswith(f"{node} ")]
     blamed, held = _processes(here), _processes(cause.get("parts", ()))
     if blamed and held and blamed.isdisjoint(held):
         return False
+    if (missing := _missing(home, findings)) and (not cause["subject"] or parts.lacks(cause["subject"])):
+        gpus = sorted(parts.gpus | missing)  # as numbered while none was missing
+        numbers = [int(at.removeprefix("GPU")) for at in here if re.fullmatch(r"GPU\d{1,3}", at)]
+        return not numbers or any(number < len(gpus) and gpus[number] in missing for number in numbers)
     devices = parts.gpus.union(parts.names.values())
     shown = [parts.of_subject(at) & devices for at in here]
     mine = parts.of_subject(cause["subject"]) & devices
     return not mine or not any(shown) or any(mine & part for part in shown)
+
+
+def _missing(home: NodeFault, findings: Findings) -> set[str]:
+    """Return the addresses of a node's missing GPUs, if all of them are known.
+
+    Otherwise, the numbers of GPUs in a log cannot be mapped to addresses.
+    """
+    root, parts = findings[home.root], findings.parts(home.node)
+    missing = {findings.subject(number) for number in home.members if parts.lacks(findings.subject(number))}
+    expected = re.match(r"\d{1,4}\b", str(root["expected"] or ""))
+    return missing if expected and len(parts.gpus | missing) == int(expected[0]) else set()
 
 
 def _processes(parts: Iterable[str]) -> set[str]:

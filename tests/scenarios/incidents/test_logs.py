@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from preflight._startup.lightclass import replace
 from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import decode
@@ -90,11 +91,21 @@ XID_48 = node(kernel_log=(
 ))  # fmt: skip
 
 
+def lost(number: int) -> Fault:
+    """Plant a GPU that fell off the bus, with the Xid that names its address."""
+    bus = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")[number]
+    line = (
+        f"<4>[42100{number}.1] NVRM: Xid (PCI:0000:{bus}:00): 79, pid=4711, name=python3, GPU has fallen off the bus."
+    )
+    return lambda machine: replace(gpu(number, on_bus=False)(machine), kernel_log=(*machine.kernel_log, line))
+
+
 def bad_gpu(number: int) -> Fault:
     """Plant an uncorrectable memory error in a GPU."""
     return health(number, ecc_volatile_dram_uncorrected=1)
 
 
+UNKNOWN_3 = cuda(2, 3, "unknown error") + raised(11, "unknown error")
 NO_MEMORY = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. GPU 3 has a total capacity of 79 GiB"
 )
@@ -278,6 +289,14 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     "a GPU off the bus, and the errors that NCCL and PyTorch print": (
         {2: gpu(3, on_bus=False)}, EIGHT + cuda(2, 3, "unknown error") + raised(11, "unknown error"),
         ["gpu.count @gpu002 node blocks-job"],
+    ),
+    "the kernel log shows its address": ({2: lost(3)}, EIGHT + UNKNOWN_3, ["gpu.count @gpu002 node blocks-job"]),
+    "the address is of another GPU": ({2: lost(5)}, EIGHT + UNKNOWN_3, ["gpu.count @gpu002 node blocks-job", ALONE]),
+    "one of two addresses is known: the error may be of the other one": (
+        {2: both(lost(5), gpu(3, on_bus=False))}, EIGHT + UNKNOWN_3, ["gpu.count @gpu002 node blocks-job"],
+    ),
+    "both are known": (
+        {2: both(lost(5), lost(6))}, EIGHT + UNKNOWN_3, ["gpu.count @gpu002 node blocks-job", ALONE],
     ),
     "of another node": (
         {3: gpu(3, on_bus=False)}, EIGHT + cuda(2, 3, "unknown error") + raised(11, "unknown error"),
