@@ -44,7 +44,7 @@ class CheckCard:
 
 
 def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
-    """Group passed or skipped checks, with the share of nodes if it is not all."""
+    """Group passed or skipped checks, with the share of nodes if some differ."""
     standings = Standings(report)
     return tuple(
         card if standings.everywhere(card.check, status) else replace(card, share=standings.share(card.check, status))

@@ -177,7 +177,7 @@ def _next(report: Mapping[str, Any], more: str) -> list[Part]:
 
 
 def _nothing_here(report: Mapping[str, Any]) -> list[Part]:
-    """Return three lines if no machine has a GPU or an RDMA NIC; else none."""
+    """Return three lines if no machine has a GPU or RDMA NIC, and nothing failed."""
     bare = bare_nodes(report)
     names = [node["name"] for node in report["nodes"]]
     failing = any(incident["status"] == "fail" for incident in report.get("incidents", ()))

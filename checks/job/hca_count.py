@@ -99,7 +99,7 @@ def _fewer(name: str, lists: tuple[HostHcas, ...], at: dict[str, Any]) -> Iterat
 
 
 def _unused(name: str, lists: tuple[HostHcas, ...], compute: tuple[str, ...], at: dict[str, Any]) -> Iterator[Finding]:
-    """Warn about hosts that lack declared compute ports, grouped by these ports."""
+    """Warn about hosts that did not use declared compute ports, grouped by the ports."""
     groups: dict[tuple[str, ...], list[HostHcas]] = {}
     for entry in lists:
         used = {port.partition(":")[0] for port in entry.names}

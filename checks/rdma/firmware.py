@@ -100,7 +100,7 @@ def _of_roles(
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the NICs of a board whose firmware differs from that of most, if any."""
+    """Report a board's NICs whose firmware differs from most; all without a majority."""
     counts = Counter(versions.values())
     (usual, most), (_, second) = counts.most_common(2)
     if most == second:

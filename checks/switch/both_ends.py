@@ -192,7 +192,7 @@ def _missing(net: Ethernet, cable: EthernetCable, sender: CableEnd, receiver: Ca
 def _pauses(
     net: Ethernet, cable: EthernetCable, site: EthernetSite
 ) -> Iterator[tuple[CableEnd, CableEnd, int, float, float]]:
-    """Yield both ends, a priority, and the pauses sent and received in one window."""
+    """Yield sender, receiver, priority, and the pauses sent and received in a window."""
     port = net.port(cable.near)
     if port is None or not port.pfc:
         return

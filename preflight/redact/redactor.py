@@ -236,7 +236,7 @@ class Redactor:
         return MARK if is_secret(key, value) else self.text(value)
 
     def text(self, text: str, secrets: bool = True) -> str:
-        """Return a text with aliases; ``secrets`` states whether to remove secrets, too."""
+        """Return a text with aliases; ``secrets`` states whether secrets are removed too."""
         if not text or (len(text) < 3 and not text.isalpha()):
             return text
         if len(text) >= _SHORT:

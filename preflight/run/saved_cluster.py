@@ -152,7 +152,7 @@ def group_names(data: Any, key: str = "") -> Iterator[str]:
 
 
 def _named(raw: bytes) -> Iterator[str]:
-    """Yield the names of files in a cluster file: fabric reference and good runs."""
+    """Yield the files that a cluster file names: its fabric reference and good runs."""
     from preflight.expectations.cluster_file import decoded_or_none
 
     data: Any = decoded_or_none(raw)

@@ -21,7 +21,7 @@ _UNIFORM = (re.compile("-"), re.compile(r"\+(?![-=+]{2})"), re.compile("<(?: |$)
 
 
 def patched(lines: _Lines) -> _Lines | None:
-    """Return the text after a patch, or before one that only removes lines; else None."""
+    """Return a patch's new text, or its old text if it only removes lines; else None."""
     marked = _hunks(lines) or _changes(lines)
     if marked is None:
         return None

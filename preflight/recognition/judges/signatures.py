@@ -51,7 +51,7 @@ _QUOTED = 3
 
 
 def _program_log(part: PastedValue) -> Iterator[Finding]:
-    """Report the lines that may describe a fault; a log without any is healthy."""
+    """Report the lines that may describe a fault; a complete log without any passes."""
     log: ProgramLog = part.value
     if log.troubles:
         more = f" and {len(log.troubles) - _QUOTED} more such lines" if len(log.troubles) > _QUOTED else ""

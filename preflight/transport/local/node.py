@@ -186,9 +186,10 @@ def _pipes(process: Process | Forked) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
 
 
 def _end(process: Process | Forked, patience_s: float) -> int | None:
-    """Close the collector's standard input, then end its group.
+    """Close the collector's standard input, then end its group; return its status.
 
-    The collector then ends its children. A collector that hangs in the kernel is reaped later.
+    At end-of-file, the collector ends its children. A collector that hangs in the kernel is reaped later; its status
+    is then None.
     """
     for stream in _pipes(process):
         stream.close()

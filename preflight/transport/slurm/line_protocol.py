@@ -82,7 +82,7 @@ class TaskAssembler:
         self._next = 0
 
     def hear(self, line: bytes) -> bool:
-        """Process a line of standard output; return whether the task is complete."""
+        """Process a line of standard output; return whether the task is over."""
         found = _LINE.search(line)
         piece = _piece(found) if found else None
         if found is None or (self._next == 0 and (piece is None or int(found[2]) != 0)):  # noise, before our first line
