@@ -78,6 +78,9 @@ class JobPlan:
     slow_steps: frozenset[int] = frozenset()  # empty: all
     paused: Mapping[int, float] = field(default_factory=dict)  # rank: how long its GPU is idle before each microbatch
     paused_early: Mapping[int, float] = field(default_factory=dict)  # rank: the same before the first message of a step
+    stall_ms: float = 0.0  # of the CPU of each rank at the start of some steps, with a standard deviation of a tenth
+    stall_steps: frozenset[int] = frozenset()
+    stall_ranks: frozenset[int] = frozenset()  # empty: all
     tokens: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its experts
     microbatches: int = 4
     loss_ms: float = 0.0  # of all microbatches, on the last stage
@@ -123,6 +126,8 @@ def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Oper
     for step in range(plan.steps):
         yield "step", step
         yield "pause", plan.paused_early.get(rank, 0.0)
+        if step in plan.stall_steps and (not plan.stall_ranks or rank in plan.stall_ranks):
+            yield "pause", plan.stall_ms * chance.gauss(1, 0.1)
         for _ in range(batches):
             if stage > 0:
                 yield "call", "recv", "pp", (pipeline[stage - 1], rank), True

@@ -12,8 +12,10 @@ from preflight.facts.trace.experts import ExpertLoad, loads
 from preflight.facts.trace.matching import RankClock
 from preflight.facts.trace.pipelines import Bubble, bubbles
 from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
+from preflight.facts.trace.shared_idle import shared_idle
 from preflight.facts.trace.stragglers import (
     OF_A_STEP,
+    OF_ONE_STEP,
     SlowTransfers,
     Straggler,
     common_steps,
@@ -41,6 +43,7 @@ class JobTrace:
     suspects: tuple[Straggler, ...]  # without a straggler: ranks that may be stragglers
     slow_transfers: tuple[SlowTransfers, ...]
     uneven: tuple[UnevenStage, ...]  # without a straggler: stages of pipelines with more work than others
+    stalled: Mapping[int, float]  # steps with much idle time of all ranks beyond the usual, in microseconds
     step_us: float | None  # median step
     experts: tuple[ExpertLoad, ...]
     bubbles: tuple[Bubble, ...]  # of pipelines
@@ -119,10 +122,13 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
         else:
             comparable.append(series)
     waits = measure(by_rank, comparable, clock)
-    compared, length = compare(by_rank, common_steps(by_rank)), step_length(by_rank)
+    steps, length = common_steps(by_rank), step_length(by_rank)
+    compared = compare(by_rank, steps)
     late = tuple(stragglers(by_rank, waits, compared))
     maybe = () if late else tuple(suspects(by_rank, waits, compared))
     stages = () if late or maybe or not length else tuple(uneven(by_rank, compared, OF_A_STEP * length))
+    stalled = {step: idle.beyond for step, idle in shared_idle(by_rank.values(), steps, 0).items()
+               if length and by_rank and idle.beyond > OF_ONE_STEP * length}  # fmt: skip
     return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits, late, maybe,
-                    tuple(slow_transfers(by_rank, waits)), stages, length, loads(comparable),
+                    tuple(slow_transfers(by_rank, waits)), stages, stalled, length, loads(comparable),
                     bubbles(by_rank, waits))  # fmt: skip

@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch
 from preflight.parsers.torch.kernel_times import KernelTimes
-from preflight.parsers.torch.step_shades import StepShades
+from preflight.parsers.torch.step_shades import PARTS, StepShades
 
 _IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.I)
 
@@ -30,6 +30,20 @@ class RankTrace:
     bare_us: float  # total exposed communication
     shades: Mapping[int, StepShades]  # by the profiler's number
     gaps: Spans  # of a pipeline's rank: when its GPU is idle for some time
+
+    def idle(self, step: int, lead: bool = True) -> float:
+        """Return how long its GPU is idle in a step, within a percent; 0 if unknown.
+
+        ``lead`` includes the time before the first kernel of the step.
+        """
+        shade = self.shades.get(step)
+        if shade is None:
+            return 0.0
+        part = (shade.end - shade.begin) / PARTS
+        busy = [compute + copies for compute, copies in zip(shade.compute, shade.copies, strict=True)]
+        first = 0 if lead else next((at for at, share in enumerate(busy) if share), PARTS)
+        begin = shade.begin + first * part
+        return max(0.0, shade.end - begin - sum(busy) * part / 100 - self.bare.within(begin, shade.end))
 
 
 def rank_in(name: str) -> int | None:

@@ -18,6 +18,7 @@ from preflight.facts.trace.idle_stages import held_up
 from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.purposes import purpose
 from preflight.facts.trace.ranks import RankTrace
+from preflight.facts.trace.shared_idle import SharedIdle, shared_idle
 from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
 #: Minimum share of a group's waiting, and of a step, that stragglers cause.
@@ -26,6 +27,10 @@ MOST_OF_IT, OF_A_STEP = 0.5, 0.01
 SUSPECT, SUSPECT_STEP = 0.75, 0.02
 #: A rank is late in a step if its charge there is this many deviations above the median of all ranks and steps.
 _DEVIATIONS = 10.0
+#: The same, above the median of its most delayed peers.
+_OF_PEERS = 5.0
+#: Minimum fraction of the time that all GPUs of the group are idle in such a step; twice as much in a single step.
+_OF_IDLE = 0.25
 #: Transfers cause delays if they take this many times as long as in a sibling group.
 LONGER = 1.5
 #: Probability of a chance difference in any group of a job, below which a rank is named.
@@ -81,8 +86,10 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedP
     # the other stages of a slow rank's pipeline are late wherever they meet other pipelines, and so is the rest of its
     # replica of the model where it meets other replicas
     follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
-    of_groups = [(group, _of_group(group, _caused(waits, number, steps), length, beyond))
-                 for number, group in _comparable(ranks, waits)]  # fmt: skip
+    of_groups = []
+    for number, group in _comparable(ranks, waits):
+        idle = shared_idle((ranks[rank] for rank in group.ranks), steps)
+        of_groups.append((group, _of_group(group, _caused(waits, number, steps), idle, length, beyond)))
     causes = [late for group, of_group in of_groups if purpose(group) in _OF_A_REPLICA for late in of_group
               if late.rank not in follow] + staged  # fmt: skip
     replica = _replica(ranks, waits, causes)
@@ -197,8 +204,9 @@ def _deviate(waits: Waits) -> float:
 
 
 def _of_group(
-    group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float, beyond: float
-) -> list[Straggler]:
+    group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], idle: Mapping[int, SharedIdle], length: float,
+    beyond: float,
+) -> list[Straggler]:  # fmt: skip
     if len(caused) < FEWEST_STEPS:
         return []
     named: list[Straggler] = []
@@ -214,7 +222,7 @@ def _of_group(
         if not _beyond_chance(together, beyond) or min(map(fmean, excess)) < lost / len(late) / 2:
             break
         named += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
-    return named or _now_and_then(group, caused, length)
+    return named or _now_and_then(group, caused, idle, length)
 
 
 def _standing_out(
@@ -235,8 +243,13 @@ def _standing_out(
     return late, share, [[of_step.get(rank, 0.0) - usual[step] for step, of_step in caused.items()] for rank in late]
 
 
-def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float) -> list[Straggler]:
-    """Return ranks that delay a few steps by much, or several steps unusually."""
+def _now_and_then(
+    group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], idle: Mapping[int, SharedIdle], length: float
+) -> list[Straggler]:
+    """Return ranks that delay a few steps by much, or several steps unusually.
+
+    After a pause that all ranks have, such as garbage collection, one of them is the last by chance.
+    """
     peers = len(group.ranks) - 1
     sums = {step: sum(of_step.get(rank, 0.0) for rank in group.ranks) for step, of_step in caused.items()}
     excess = {
@@ -249,22 +262,26 @@ def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]]
     everything = [amount for of_rank in excess.values() for amount in of_rank.values()]
     if peers > 1:  # of two ranks, one is later in each step
         everything = [of_step.get(rank, 0.0) for of_step in caused.values() for rank in group.ranks]
-    usual = median(everything)
-    limit = usual + _DEVIATIONS * 1.4826 * median(abs(amount - usual) for amount in everything)
+    limit = _unusual(everything, _DEVIATIONS)
     late: dict[int, dict[int, float]] = {}
     for rank in group.ranks:
-        of_rank = {step: of_step.get(rank, 0.0) for step, of_step in caused.items()}
+        least = _unusual(_led_by_peers(group, caused, rank), _OF_PEERS)
+        of_rank = {
+            step: amount for step, of_step in caused.items()
+            if (amount := of_step.get(rank, 0.0)) > max(least, idle[step].beyond, _OF_IDLE * idle[step].time)
+        }  # fmt: skip
         much = {step: amount for step, amount in of_rank.items()
-                if amount > OF_ONE_STEP * length and amount > MOST_OF_IT * sum(caused[step].values())}  # fmt: skip
-        often = {
-            step: of_rank[step] for step, amount in excess[rank].items() if amount > max(limit, OF_A_STEP * length)
-        }
+                if amount > max(OF_ONE_STEP * length, MOST_OF_IT * sum(caused[step].values()),
+                                2 * _OF_IDLE * idle[step].time)}  # fmt: skip
+        often = {step: amount for step, amount in of_rank.items()
+                 if excess[rank][step] > max(limit, OF_A_STEP * length)}  # fmt: skip
         if len(often) >= FEWEST_STEPS and len(often) > len(much):
             late[rank] = often
         elif much:
             late[rank] = much
     waited_at_all = sum(sum(of_step.values()) for of_step in caused.values())
     cost = {rank: sum(steps.values()) for rank, steps in late.items()}
+    late = {rank: late[rank] for rank, amount in cost.items() if amount > sum(cost.values()) / len(cost) / 2}
     waited = sum(sum(caused[step].values()) for step in set().union(*late.values()))
     together = tuple(sorted(late))
     if len(late) > len(group.ranks) / 2 or sum(cost.values()) <= max(
@@ -276,6 +293,18 @@ def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]]
                   sum(cost.values()) / len(caused) / length, tuple(sorted(steps)), together)
         for rank, steps in late.items()
     ]  # fmt: skip
+
+
+def _led_by_peers(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], rank: int) -> Sequence[float]:
+    """Return the largest charge in each step in which a peer of a rank has it."""
+    most = [max((of_step.get(peer, 0.0), peer) for peer in group.ranks) for of_step in caused.values()]
+    return [amount for amount, peer in most if peer != rank] or [0.0]
+
+
+def _unusual(sample: Sequence[float], deviations: float) -> float:
+    """Return the median of a sample plus robust standard deviations."""
+    usual = median(sample)
+    return usual + deviations * 1.4826 * median(abs(amount - usual) for amount in sample)
 
 
 def _of_pipelines(

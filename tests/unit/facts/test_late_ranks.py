@@ -218,3 +218,28 @@ def test_a_few_kernels_that_take_longer_are_no_slow_stage() -> None:
     (finding,) = judged([*texts[:2], json.dumps(raw), texts[3]])
     assert finding.status is Status.UNKNOWN
     assert finding.message.startswith("some kernels take longer on rank 2 than on other stages")
+
+
+STALLED = JobPlan(Layout(data=4), steps=12, layers=4, layer_ms=2, jitter=0.02, clock_ms=2, stall_ms=25)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("when", [(1, 4, 7, 10), range(12), (5,), (2, 3, 4)])
+def test_a_stall_of_all_ranks_names_none_of_them(when: Sequence[int], seed: int) -> None:
+    """Garbage collection on all ranks, or storage that all wait for: one of them is the last by chance."""
+    job = joined(replace(STALLED, stall_steps=frozenset(when), seed=seed))
+    assert not job.stragglers
+    assert list(job.stalled) == ([] if len(when) == 12 else list(when))
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_stall_of_one_rank_names_it(rank: int) -> None:
+    when = (3, 4, 9)
+    (named,) = joined(replace(STALLED, stall_steps=frozenset(when), stall_ranks=frozenset([rank]))).stragglers
+    assert (named.rank, named.steps) == (rank, when)
+
+
+def test_a_rank_that_is_slow_beside_stalls_of_all_is_named() -> None:
+    plan = replace(STALLED, stall_steps=frozenset((1, 10)), slow={2: 1.5}, slow_steps=frozenset((4, 6, 8)))
+    (named,) = joined(plan).stragglers
+    assert (named.rank, named.steps) == (2, (4, 6, 8))
