@@ -6,14 +6,14 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import TYPE_CHECKING
 
+from preflight.parsers.training.step_classes import StepLines
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 if TYPE_CHECKING:
     from preflight.parsers.training.skipped_steps import SkippedSteps
-    from preflight.parsers.training.step_classes import Step, StepsBetween
+    from preflight.parsers.training.step_classes import StepsBetween
 
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
@@ -74,8 +74,7 @@ class LineSelection:
         self._full = False
         self.dropped = 0  # number of selected lines between the first and the last ones
         self.all: str | None = None  # the complete text, if it is short enough to be pasted text
-        self._steps: list[Step] = []
-        self._last_steps: list[Step] = []
+        self._steps, self._last_steps = StepLines(), StepLines()
         self._skipped: SkippedSteps | None = None
 
     def take_all(self, text: str) -> None:
@@ -92,14 +91,15 @@ class LineSelection:
         if self._tail.is_twice_full:
             self.dropped += self._tail.drop_first_half()
 
-    def add_steps(self, steps: list[Step]) -> None:
+    def add_steps(self, steps: StepLines) -> None:
         """Add step lines of frequent shapes; those in the middle are only counted."""
-        room = MOST_STEPS - len(self._steps)
-        self._steps += steps[:room]
-        self._last_steps += steps[room:]
-        if len(self._last_steps) > MOST_STEPS:
-            self._skip().add(self._last_steps[:-MOST_STEPS])
-            del self._last_steps[:-MOST_STEPS]
+        if room := MOST_STEPS - len(self._steps):
+            first, steps = steps.split(room)
+            self._steps.add(first)
+        self._last_steps.add(steps)
+        if (extra := len(self._last_steps) - MOST_STEPS) > 0:
+            middle, self._last_steps = self._last_steps.split(extra)
+            self._skip().add(middle)
 
     def _skip(self) -> SkippedSteps:
         # import-at-use: only the longest logs need it
@@ -110,8 +110,9 @@ class LineSelection:
 
     def steps(self) -> Iterator[tuple[int, str]]:
         """Yield the lines that ``add_steps`` stored, with their numbers."""
-        for number, line, _ in chain(self._steps, self._last_steps):
-            yield number, line.decode("utf-8", "backslashreplace")
+        for steps in (self._steps, self._last_steps):
+            for number, text in zip(steps.numbers, steps.texts, strict=True):
+                yield number, text.decode("utf-8", "backslashreplace")
 
     def steps_between(self) -> StepsBetween | None:
         """Return the step lines that are only counted; None without any."""
@@ -121,7 +122,8 @@ class LineSelection:
         """Add the selection of the next part of the log."""
         if other._skipped is not None:
             self._skip().merge(other._skipped)
-        self.add_steps([*other._steps, *other._last_steps])
+        self.add_steps(other._steps)
+        self.add_steps(other._last_steps)
         for number, line, after_gap in other._items():
             self.add(number, line, after_gap)
         self.dropped += other.dropped

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import compress
 from operator import not_
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from preflight._startup.lightclass import replace
@@ -29,11 +28,9 @@ from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.model import LogLine
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
+from preflight.parsers.training.step_classes import StepLines
 from preflight.textprep.line_source import MAX_LINE_BYTES
 from preflight.textprep.line_suffix import trimmed
-
-if TYPE_CHECKING:
-    from preflight.parsers.training.step_classes import Step
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
 _VIA = b"] via "
@@ -112,12 +109,15 @@ class Scanner(LineParser):
         limit = ALIKE * _STEP
         first = last = 0  # numbers of lines from NCCL
         rest: Iterable[tuple[int, bytes]] = enumerate(lines, start + 1)
-        steps: list[Step] = []
+        steps, late = StepLines(), StepLines()
         if self.frequent:
             names = list(map(self.frequent.get, [line.translate(None, _DIGITS) for line in written]))
             numbers = range(start + 1, start + 1 + len(lines))
-            steps = list(compress(zip(numbers, written, names, strict=True), names))  # type: ignore[arg-type]
-            rest = compress(rest, map(not_, names))
+            if None not in names:
+                steps, rest = StepLines(numbers, written, names), ()  # type: ignore[arg-type]
+            else:
+                steps = StepLines(compress(numbers, names), compress(written, names), filter(None, names))
+                rest = compress(rest, map(not_, names))
         for number, line in rest:
             head, info, message = line.partition(_INFO)
             if info:
@@ -152,7 +152,7 @@ class Scanner(LineParser):
                 if code & _OF_TRAINING:
                     step = written[number - start - 1]
                     name = step.translate(None, _DIGITS)
-                    steps.append((number, step, self.frequent.setdefault(name, name)))
+                    late.add(StepLines([number], [step], [self.frequent.setdefault(name, name)]))
                 else:
                     self.gap = True
                 continue
@@ -168,8 +168,10 @@ class Scanner(LineParser):
                 self._select(number, written[number - start - 1])
             else:
                 self.gap = True
-        if steps and self.selection is not None:
+        if late:
+            steps.add(late)
             steps.sort()
+        if steps and self.selection is not None:
             self.selection.add_steps(steps)
         self.tally.ends_mask = mask
         if first:

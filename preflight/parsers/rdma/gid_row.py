@@ -27,14 +27,6 @@ class GidRow:
         """Whether the GID is a link-local address, which no router forwards."""
         return bool(self.gid) and str(self.gid).lower().startswith("fe80:")
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether the row is empty: its GID is zero."""
-        try:
-            return int(ipaddress.IPv6Address(self.gid or "")) == 0
-        except ValueError:
-            return False
-
     def document(self) -> dict[str, Any]:
         """Return the row as `preflight read --json` prints it."""
         return {

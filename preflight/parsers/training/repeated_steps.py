@@ -100,14 +100,15 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "s/it": 1.0, "it/s": 0.0}
 class TimeReader:
     """Reader of the times in step lines that differ only in digits."""
 
-    pattern: re.Pattern[bytes]  # its group is the time; no group: the lines have no time
-    unit: float  # seconds of one unit; 0: a rate
-    before: bytes  # text before the time, and after it; empty if other values are between such texts
-    after: bytes
+    is_timed: bool  # whether the lines have a time or a rate
+    unit: float = 0.0  # seconds of one unit; 0: a rate
+    before: bytes = b""  # text before the time, and after it; empty if other values are between such texts
+    after: bytes = b""
+    pattern: re.Pattern[bytes] | None = None  # its group is the time, if ``before`` is empty
 
     def times(self, lines: Sequence[bytes]) -> list[bytes]:
         """Return the time in each line as printed; empty if it cannot be read."""
-        if self.before:  # takes a quarter of the time
+        if self.pattern is None:  # takes a quarter of the time
             return [line.partition(self.before)[2].partition(self.after)[0] for line in lines]
         return [match[1] if match else b"" for match in map(self.pattern.fullmatch, lines)]
 
@@ -120,19 +121,21 @@ def time_reader(text: str) -> TimeReader | None:
     shape = _shape(text)
     if shape.fields is None or shape.pattern is None:
         return None
-    name = next((name for name in ("time", "throughput") if name in shape.fields.spans), "")
-    named = rf"\(\?P<(?!{name}>)\w+>" if name else r"\(\?P<\w+>"
-    pattern = re.compile(re.sub(named, "(?:", shape.pattern.pattern).encode())
+    name = next((name for name in ("time", "throughput") if name in shape.fields.spans), None)
+    if name is None:
+        return TimeReader(is_timed=False)
     unit = _SECONDS.get(shape.fields.time_unit, 0.0) if name == "time" else 0.0
-    return TimeReader(pattern, unit, *_around(pattern, text.encode()))
+    pattern = re.compile(re.sub(rf"\(\?P<(?!{name}>)\w+>", "(?:", shape.pattern.pattern).encode())
+    before, after = _around(pattern, text.encode())
+    return TimeReader(True, unit, before, after, None if before else pattern)
 
 
 def _around(pattern: re.Pattern[bytes], line: bytes) -> tuple[bytes, bytes]:
-    """Return the text before and after the group, up to the next digits.
+    """Return the texts before and after the group, up to the next digits.
 
     Both are empty if the first one also occurs elsewhere in such lines.
     """
-    match = pattern.fullmatch(line) if pattern.groups else None
+    match = pattern.fullmatch(line)
     if match is None:
         return b"", b""
     before, after = re.split(rb"\d", line[: match.start(1)])[-1], re.split(rb"\d", line[match.end(1) :])[0]

@@ -23,6 +23,7 @@ from preflight.parsers.job_log import parse
 from preflight.parsers.training import iteration_log, skipped_steps
 from preflight.parsers.training.iteration_log import TrainingStep
 from preflight.parsers.training.repeated_steps import read_repeated
+from preflight.parsers.training.step_classes import StepLines
 from preflight.recognition import read_text
 from preflight.recognition.input_sources import InputSource
 from preflight.textprep.lines import lines_of
@@ -261,7 +262,7 @@ def test_a_loss_in_the_middle_of_a_very_long_log_is_read() -> None:
 def test_the_time_of_lines_that_are_not_stored(line: str, longest: float) -> None:
     lines = [line.replace("210.40", time).encode() for time in ("7.05", "210.40", "7.05", ".")]
     skipped = skipped_steps.SkippedSteps()
-    skipped.add([(number, step, step.translate(None, b"0123456789")) for number, step in enumerate(lines, 5)])
+    skipped.add(StepLines(range(5, 9), lines, [text.translate(None, b"0123456789") for text in lines]))
     between = skipped.counted()
     assert between.count == 4
     assert between.longest_s == pytest.approx(longest)
