@@ -99,6 +99,7 @@ MODULES = (
     "fabric.waits",
     "switch.settings",
     "switch.links",
+    "switch.dscp",
     "switch.traffic",
     "switch.pauses",
     "switch.buffers",

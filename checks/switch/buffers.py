@@ -136,9 +136,10 @@ def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     PFC on a port with a lossy buffer pauses too late: packets are dropped although every port shows PFC.
 
     ## Verdicts
-    A lossless priority whose group has a profile without headroom fails. If ports share a headroom pool, and the total
-    headroom of the ports in use exceeds four times the pool, the switch warns; a smaller excess passes, because ports
-    rarely all pause at once. `switch.headroom` reports a group without a profile.
+    A lossless priority whose group has a profile without headroom fails, and so does one that is mapped to a group
+    without a profile while another group of the port has headroom, if RoCE uses that priority. If ports share a
+    headroom pool, and the total headroom of the ports in use exceeds four times the pool, the switch warns; a smaller
+    excess passes, because ports rarely all pause at once. `switch.headroom` reports a group without a profile.
 
     ## False alarms
     Switches on which few ports carry RoCE, although PFC is enabled on all of them.
@@ -156,11 +157,16 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
     wrong: dict[tuple[int, str], list[str]] = {}
     shared: dict[str, int] = {}
     sharing: dict[str, list[str]] = {}
+    elsewhere: dict[tuple[int, int], list[str]] = {}
+    with_headroom = {port for (port, _), group in switch.groups.items() if group.xoff}
     for port, priority in judged_ports(net, switch, site):
-        group = switch.groups.get((port.name, switch.group(port.name, priority)))
+        number = switch.group(port.name, priority)
+        group = switch.groups.get((port.name, number))
         if group is None:
-            continue
-        if group.xoff is None:
+            used = site.priority == priority or len(port.pfc or ()) == 1  # others may have no traffic
+            if used and number != priority and port.name in with_headroom:
+                elsewhere.setdefault((priority, number), []).append(port.name)
+        elif group.xoff is None:
             wrong.setdefault((priority, group.profile), []).append(port.name)
         elif port.up is not False and (group.size or 0) < (group.xon or 0) + group.xoff:
             shared[group.pool] = shared.get(group.pool, 0) + group.xoff  # not reserved for this port
@@ -169,6 +175,13 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
         yield failed(
             f"{switch.name} {listed(names)}: the lossless priority {priority} uses the buffer profile {profile}, which "
             "has no headroom", subject=switch.name, found=profile, expected="a profile with xoff", evidence=keys,
+        ).with_parts(*(place_of(switch, name, priority) for name in names))  # fmt: skip
+    for (priority, number), names in elsewhere.items():
+        yield failed(
+            f"{switch.name} {listed(names)}: packets of the lossless priority {priority} enter priority group "
+            f"{number}, which has no buffer profile, but another group has headroom", subject=switch.name,
+            found=f"group {number}", expected="the group with headroom", evidence=keys,
+            fix="map the traffic class to that group: TC_TO_PRIORITY_GROUP_MAP",
         ).with_parts(*(place_of(switch, name, priority) for name in names))  # fmt: skip
     for pool, wanted in shared.items():
         has = switch.pools.get(pool, {}).get("xoff")

@@ -20,6 +20,11 @@ def listed(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def priority_list(value: frozenset[int] | None) -> str:
+    """Return priorities as text: ``3, 4``."""
+    return ", ".join(map(str, sorted(value or ()))) or "no priority"
+
+
 def each_switch(
     net: Ethernet,
     site: EthernetSite,

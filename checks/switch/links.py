@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from preflight import facts
-from preflight.checks.switch.common import each_switch, judged_ports, listed
-from preflight.evidence.document import EvidenceError
+from preflight.checks.switch.common import listed, priority_list
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
-from preflight.facts.switch.model import SwitchFacts
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 from preflight.parsers.network.lldp import LLDP
 
@@ -153,7 +150,7 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         elif values[0] == values[1] or _agree_on(site.priority, values):
             same += 1
         else:
-            shown = " and ".join(f"{end} has PFC on {_priorities(value)}"
+            shown = " and ".join(f"{end} has PFC on {priority_list(value)}"
                                  for end, value in zip(cable.ends, values, strict=True))  # fmt: skip
             yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same at both ends",
                          evidence=keys)  # fmt: skip
@@ -166,10 +163,6 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 def _agree_on(priority: int | None, values: Sequence[frozenset[int] | None]) -> bool:
     """Return whether both ends have PFC on the declared priority of RoCE."""
     return priority is not None and all(value is not None and priority in value for value in values)
-
-
-def _priorities(value: frozenset[int] | None) -> str:
-    return ", ".join(map(str, sorted(value or ()))) or "no priority"
 
 
 @check(
@@ -246,6 +239,7 @@ def _largest_of_hosts(net: Ethernet) -> int | None:
     owner="network",
     source="IEEE 802.3 clauses 91, 119 and 134 (RS-FEC); SONiC PORT speed and fec",
     fix="Set the same at both ends: `config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`; then reseat.",
+    explains=(("ethernet.oversubscription", "names"),),
     action="fix-site",
     scope="fleet",
     switches=True,
@@ -298,89 +292,3 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     if good:
         yield passed(f"both ends of {counted(good, 'cable')} run at the same speed and FEC",
                      evidence=[net.switches[0].key("ports")])  # fmt: skip
-
-
-@check(
-    "link.dscp",
-    title="Every hop maps RoCE packets to the lossless queue",
-    fault="A hop maps RoCE packets to a queue without PFC",
-    impact="slows-job",
-    owner="network",
-    source="RFC 2474; SONiC DSCP_TO_TC_MAP and TC_TO_QUEUE_MAP; Cumulus Linux RoCE (DSCP 26 to priority 3)",
-    fix="Bind the same maps to every port: `config qos reload` in SONiC, `mlnx_qos -i IF --dscp2prio` on the host.",
-    explains=(("switch.dscp", "cable"), ("ethernet.peers-equal", "names")),
-    action="fix-site",
-    answers=("AN-4", "FP-LOSS-2", "PA-14"),
-    scope="fleet",
-    switches=True,
-    reads=(
-        "redis:CONFIG_DB DSCP_TO_TC_MAP",
-        "redis:CONFIG_DB TC_TO_QUEUE_MAP",
-        "redis:CONFIG_DB PORT_QOS_MAP",
-        "eos:show qos maps",
-    ),
-)
-def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the queue of the RoCE packets' DSCP at each hop with the lossless one.
-
-    ## Why it matters
-    PFC protects a queue, not a packet. A hop that puts RoCE packets into another queue drops them under load, although
-    PFC is on for the same priority everywhere, and RDMA retransmits complete messages.
-
-    ## Verdicts
-    A lossless port whose maps put the DSCP into a queue without PFC fails, once for each switch, and so does a host
-    port. A port without a map, or a fabric whose DSCP is not declared, is unknown.
-
-    ## False alarms
-    Ports that classify by VLAN tag instead of DSCP.
-    """
-    wanted = site.dscp
-    if wanted is None:
-        yield unknown("the DSCP of RoCE packets is not declared", evidence=[s.key("dscp") for s in net.switches[:1]],
-                      fix="declare it in the cluster file: [switches] roce_dscp = 26")  # fmt: skip
-        return
-    good = yield from each_switch(net, site, lambda switch: _dscp_of(net, switch, site, wanted), "pfc", "dscp", "tc")
-    for host in net.hosts:
-        try:
-            reading = facts.port_qos.dscp_map(host.node.evidence, host.netdev)
-            lossless = facts.port_qos.pfc(host.node.evidence, host.netdev).value
-        except EvidenceError:
-            continue  # roce.chain reports it
-        priority = reading.value.priority(wanted)
-        if lossless and priority is not None and priority not in lossless:
-            yield failed(
-                f"{host.node.node} {host.netdev} maps DSCP {wanted} to priority {priority}, but PFC is on "
-                f"{_priorities(lossless)}", subject=f"{host.node.node} {host.netdev}", found=f"priority {priority}",
-                expected=f"priority {_priorities(lossless)}", evidence=[f"{host.node.node} {reading.evidence}"],
-            )  # fmt: skip
-    if good:
-        yield passed(
-            f"{counted(len(good), 'switch maps', 'switches map')} DSCP {wanted} to the lossless queue",
-            evidence=[net.switches[0].key("dscp")],
-        )
-
-
-def _dscp_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: int) -> Iterator[Finding]:
-    keys = [switch.key("dscp"), switch.key("tc"), switch.key("pfc")]
-    wrong: dict[str, list[str]] = {}
-    blank: list[str] = []
-    for port, _ in judged_ports(net, switch, site):
-        maps = switch.maps.get(port.name)
-        number = maps.tc_of_dscp.get(wanted) if maps and maps.tc_of_dscp else None
-        if maps is None or number is None:
-            blank.append(port.name)
-            continue
-        queue = maps.queue_of_tc.get(number, number) if maps.queue_of_tc else number
-        lossless = {switch.queue(port.name, priority) for priority in net.priorities(port, site.priority)}
-        if queue not in lossless:
-            wrong.setdefault(f"queue {queue}, but PFC is on queue {', '.join(map(str, sorted(lossless)))}", []).append(
-                port.name
-            )
-    for where, names in wrong.items():
-        names = list(dict.fromkeys(names))
-        yield failed(f"{switch.name} {listed(names)}: DSCP {wanted} is mapped to {where}", subject=switch.name,
-                     found=where.partition(",")[0], expected="the lossless queue", evidence=keys)  # fmt: skip
-    if blank:
-        blank = list(dict.fromkeys(blank))
-        yield unknown(f"{switch.name} {listed(blank)}: no map shows the traffic class of DSCP {wanted}",
-                      subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip

@@ -39,7 +39,11 @@ _CLEAR_BOUND = 0.1
         "redis:APPL_DB LLDP_ENTRY_TABLE",
         "eos:show priority-flow-control counters detail",
     ),
-    explains=(("switch.marks", "names"), ("switch.watchdog-fired", "names")),
+    explains=(
+        ("switch.marks", "names"),
+        ("switch.watchdog-fired", "names"),
+        ("counters.congestion", "cable", "* receives data more slowly *", "*: it paused its switch*"),
+    ),
 )
 def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find the device where the pauses of a window begin.

@@ -86,8 +86,9 @@ ITEMS = (
         question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
         question("Ethernet: ports that receive more than they can send, in a window", "fabric.pause-root", where=ROCE),
         lack("The job's collectives that compete at one port",
-             "no evidence shows which collectives overlap; by hand: take a window during the job, and compare the "
-             "ranks below the port that `fabric.pause-root` names with the groups of `preflight plan`"),
+             "switches count bytes by port and priority, not by collective; by hand: take a window during the job, "
+             "compare the ranks below the port that `fabric.pause-root` names with the groups of `preflight plan`, and "
+             "look in their profiles for collectives at the same time"),
     ),
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",

@@ -158,6 +158,14 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
         lambda clos: clos.set("spine2", "CONFIG_DB", "DSCP_TO_TC_MAP|ROCE", **{"26": "0"}),
         ("fail", "link.dscp", "spine2"),
     ),
+    "a port without a DSCP map": (
+        lambda clos: clos.set("leaf1", "CONFIG_DB", "PORT_QOS_MAP|Ethernet8", dscp_to_tc_map=None),
+        ("warn", "link.dscp", "leaf1"),
+    ),
+    "notifications in the queue of RoCE packets": (
+        lambda clos: clos.set("spine1", "CONFIG_DB", "DSCP_TO_TC_MAP|ROCE", **{"48": "3"}),
+        ("warn", "link.dscp", "spine1"),
+    ),
     "slow receiver behind two tiers": (
         lambda clos: clos.pause("leaf3", "Ethernet8", 0.3).pause("spine1", "Ethernet32", 0.1).pause(
             "leaf1", "Ethernet32", 0.05),
@@ -326,6 +334,37 @@ def test_a_fault_is_one_finding_and_changes_nothing_else(name: str) -> None:
     assert named == [expected]
     assert len(judged["incidents"]) == (expected[0] != "unknown")  # what is odd as well is explained
     assert judged["exit_status"] == {"fail": 1, "unknown": 3}.get(expected[0], 0)
+
+
+#: A fault and its finding, whose consequences other checks find.
+CAUSES: dict[str, tuple[Fault, tuple[str, str, str], str]] = {
+    "an uplink at half of its speed": (
+        lambda clos: clos.set("leaf1", "APPL_DB", "PORT_TABLE:Ethernet48", speed="200000").set(
+            "leaf1", "STATE_DB", "PORT_TABLE|Ethernet48", speed="200000"),
+        ("fail", "link.speed-fec", "leaf1 Ethernet48 - spine2 Ethernet0"), "ethernet.oversubscription",
+    ),
+    "a priority that pauses another queue": (
+        lambda clos: clos.set("spine1", "CONFIG_DB", "MAP_PFC_PRIORITY_TO_QUEUE|ROCE", **{"3": "4"}),
+        ("fail", "link.dscp", "spine1"), "switch.ecn",
+    ),
+    "a slow receiver that counts its pauses": (
+        lambda clos: clos.pause("leaf1", "Ethernet16", 0.3).nic(
+            "gpu003", grows={"tx_prio3_pause": 300_000, "tx_prio3_pause_duration": 18_000_000}),
+        ("fail", "fabric.pause-root", "gpu003"), "counters.congestion",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_the_consequences_of_a_fault_are_in_its_incident(name: str) -> None:
+    plant, expected, consequence = CAUSES[name]
+    clos = Clos()
+    plant(clos)
+    checks = [*CHECKS, *(check for check in registry().checks if check.id == "counters.congestion")]
+    judged = judge(clos.evidences(), checks, SITE)
+    assert {entry[1] for entry in bad(judged)} == {expected[1], consequence}
+    assert expected in bad(judged)
+    assert [incident["subjects"] for incident in judged["incidents"]] == [[expected[2]]]
 
 
 HEALTHY: dict[str, Fault] = {

@@ -161,7 +161,7 @@ OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "ethernet.peers-equal": ("network", "", "drifts"),
     "fabric.pause-root": ("network", "slows-job", "slows-job"),
     "link.counters-agree": ("network", "", "slows-job"),
-    "link.dscp": ("network", "slows-job", ""),
+    "link.dscp": ("network", "slows-job", "slows-job"),
     "link.errors": ("network", "slows-job", "slows-job"),
     "link.flaps": ("network", "blocks-job", ""),
     "link.mtu": ("network", "blocks-job", "drifts"),
