@@ -37,13 +37,15 @@ def add_version(tally: LogCounters, version: object, cuda: object, line: Callabl
         tally.add("built", (cuda,), line, count)
 
 
-def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
+def apply(
+    tally: LogCounters, event: LogEvent, origin: Origin, number: int, line: Callable[[], LogLine], count: int = 1
+) -> None:  # fmt: skip
     """Count an event of one process, which occurred ``count`` times.
 
-    ``line`` is called only if the line is stored.
+    ``number`` is that of its line; ``line`` is called only if the line is stored.
     """
     if event.kind in OF_COMMUNICATORS:
-        _ranks(tally, event, origin, line, count)
+        _ranks(tally, event, origin, number, line, count)
     elif event.kind in _PLAIN:
         tally.add(event.kind, event.values, line, count)
         if event.kind == "network":
@@ -89,7 +91,9 @@ def sized(tally: LogCounters, nranks: int) -> None:
         tally.add("collective size", (nranks,), nowhere, 0)
 
 
-def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int) -> None:
+def _ranks(
+    tally: LogCounters, event: LogEvent, origin: Origin, number: int, line: Callable[[], LogLine], count: int
+) -> None:  # fmt: skip
     """Record a communicator's rank, and the phase that it has reached."""
     if event.kind == "comm":
         phase, rank, nranks, name = cast("tuple[str, int, int, str | None]", event.values)
@@ -106,7 +110,7 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
         return
     if phase == "Init COMPLETE":
         tally.add("made", (nranks, *origin.process), nowhere, count)
-        tally.set_up(origin.process, (line().number,))
+        tally.set_up(origin.process, (number,))
     if name is None:
         # without an id, communicators of one size are distinguished by the number of communicators that each rank has
         # set up

@@ -106,7 +106,7 @@ class Scanner(LineParser):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
         ways, repeats, shapes, stamps = self.ways, self.repeats, self.shapes, self.stamps
         ends, mask = self.tally.ends, self.tally.ends_mask
-        limit = ALIKE * _STEP
+        limit, origins, width = ALIKE * _STEP, self.origins, 0
         first = last = 0  # numbers of lines from NCCL
         rest: Iterable[tuple[int, bytes]] = enumerate(lines, start + 1)
         steps, late = StepLines(), StepLines()
@@ -124,8 +124,13 @@ class Scanner(LineParser):
                 last = number
                 if not first:
                     first = number
-                if stamps and head[: (cut := _name_begin(head))].translate(None, _DIGITS) in stamps:
-                    head = head[cut:]
+                if stamps:
+                    stamp = head[:width].translate(None, _DIGITS)
+                    if stamp not in stamps or head[width:] not in origins:  # most are as wide as the last one
+                        width = _name_begin(head)
+                        stamp = head[:width].translate(None, _DIGITS)
+                    if stamp in stamps:
+                        head = head[width:]
                 before, is_channel, way = message.partition(_VIA)
                 if is_channel and len(before) <= _LONGEST_NAME:
                     if way[:3] == b"NET" and not (mask and crc32(before[:16]) & mask) and ends.get(before) != way:
@@ -303,7 +308,7 @@ class Scanner(LineParser):
         _, event, failure = read
         self.tally.lines += count * (event is not None or failure is not None or not origin.quoted)
         if event is not None:
-            apply(self.tally, event, origin, line, count)
+            apply(self.tally, event, origin, self.number, line, count)
         if failure is not None:
             self.failed(failure, origin, line, count)
 

@@ -109,7 +109,7 @@ class LineParser:
             self._info_part(message, origin, line)
         elif level[1] == "TRACE":
             if (event := parse_message(message)) is not None and event.kind in _OF_TRACE:
-                apply(self.tally, event, origin, lambda: line)
+                apply(self.tally, event, origin, self.number, lambda: line)
         elif level[1] in ("WARN", "ERROR"):
             self.tally.warning(lambda: line)
             self.sized_by(message)
@@ -134,7 +134,7 @@ class LineParser:
                 if end not in ends:
                     self.tally.ends_mask = rails.add(ends, self.tally.ends_mask, end, trimmed(way).encode())
         elif (event := parse_message(message)) is not None:
-            apply(self.tally, event, origin, lambda: line)
+            apply(self.tally, event, origin, self.number, lambda: line)
         if found := signatures.matching(message, "info"):
             self.failed(found.id, origin, lambda: line)
 
