@@ -313,14 +313,18 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
                      subject=f"CPU {hottest.device}", found=hottest.text.strip()[:200], expected="no throttling",
                      evidence=evidence,
                      fix="Check the airflow, fans and heat sinks: `ipmitool sensor`.")  # fmt: skip
+    narrow = set[int]()
+    for event in (event for event in events if event.kind == "pcie-narrow"):
+        now, most = (int(width) for width in _WIDTHS.findall(event.detail))
+        if now < most:
+            narrow.add(event.line)
+            yield warned(f"{event.device}: its PCIe link has x{now} of x{most} lanes (line {event.line})",
+                         subject=event.device, found=f"x{now}", expected=f"x{most}", evidence=evidence,
+                         fix="`lspci -vv` (LnkCap, LnkSta) of it and of the port above it; reseat the"
+                         " card.")  # fmt: skip
     for event in events:
-        if event.kind == "pcie-narrow":
-            now, most = (int(width) for width in _WIDTHS.findall(event.detail))
-            if now < most:
-                yield warned(f"{event.device}: its PCIe link has x{now} of x{most} lanes (line {event.line})",
-                             subject=event.device, found=f"x{now}", expected=f"x{most}", evidence=evidence,
-                             fix="`lspci -vv` (LnkCap, LnkSta) of it and of the port above it; reseat the"
-                             " card.")  # fmt: skip
+        if event.kind == "nic-pcie-limited" and event.line in narrow:
+            continue  # the same message
         if event.kind in _NOTED:
             words, fix = _NOTED[event.kind]
             printed = f": {event.device}: {event.detail.strip()[:160]}" if event.detail else ""

@@ -1281,6 +1281,10 @@ Speed: {speed} Mbps
 Link Failure Count: 0
 Aggregator ID: 4
 """
+LIMITED = (
+    "[    7.310022] mlx5_core 0000:2b:00.0: 126.016 Gb/s available PCIe bandwidth, limited by {} link at 0000:29:01.0 "
+    "(capable of 252.048 Gb/s with {} link)\n"
+)
 LIBRARY = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 590.12\n"
 MARKED = "$ cat /sys/class/net/rail4/ecn/roce_np/enable/3 /sys/class/net/rail4/ecn/roce_rp/enable/3\n{}\n{}\n"
 
@@ -1367,6 +1371,18 @@ ROWS |= {
     ),
     "a slow bond with one flow per peer": (AGGREGATED.format("layer2 (0)", speed=10000), [], "", 0),
     "a fast bond with many flows per peer": (AGGREGATED.format("layer3+4 (1)", speed=200000), [], "", 0),
+    "a NIC with half of its lanes, told once": (
+        LIMITED.format("16.0 GT/s PCIe x8", "16.0 GT/s PCIe x16"),
+        [("warn", "kernel.events", "0000:2b:00.0: its PCIe link has x8 of x16 lanes")],
+        "",
+        0,
+    ),
+    "a NIC at half of its speed": (
+        LIMITED.format("8.0 GT/s PCIe x16", "16.0 GT/s PCIe x16"),
+        [("warn", "kernel.events", "less PCIe bandwidth than it could use")],
+        "",
+        0,
+    ),
     "the version of NVML": (LIBRARY, [("fail", "versions.driver-files", "590.12")], "", 1),
 }
 
