@@ -163,7 +163,8 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A standard deviation above 10% of the mean warns, and so does a step that takes 20% longer than the median. If the
-    long steps occur at regular intervals, the finding names the interval. Fewer than 5 steps are unknown.
+    long steps occur at regular intervals, the finding names the interval. A first step of the profile that takes
+    longer is reported, but not judged. Fewer than 5 steps are unknown.
 
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
     print `step`, `loss` and a time) are judged without the first step, also after a restart: there, the number of a
@@ -187,12 +188,16 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
         if not sample:
             yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each step", **at)
             continue
+        first, later = facts["first_step_ms"], facts["later_steps"]
+        without = later and later["count"] >= ENOUGH_STEPS - 1 and first > (1 + WORST) * later["p50_ms"]
+        sample = later if without else sample
         message = (
             f"{name}: {sample['count']} steps of {sample['mean_ms']:g} ms on average, from {sample['min_ms']:g} to "
             f"{sample['max_ms']:g}"
         )
+        message += f", after a first step of {first:g} ms" if without else ""
         yield passed(message, found=f"{sample['mean_ms']:g} ms", **at).about("FP-OBS-8")
-        if sample["count"] < ENOUGH_STEPS:
+        if facts["steps"]["count"] < ENOUGH_STEPS:
             yield unknown(f"{name}: {sample['count']} steps are too few to judge their spread",
                           fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
         elif sample["variation"] > VARIATION:

@@ -1,10 +1,11 @@
 """Breakdown of step time: each instant of a GPU belongs to one part.
 
 Computation takes precedence over communication, and both over copies; at any other time, the GPU is idle. Idle time
-while the data loader runs is attributed to the data. Other idle time is attributed to a wait of the CPU for the GPU, if
-it starts during or just after such a wait; otherwise to the data before the first copy of a step to the GPU, and to the
-CPU in all other cases. Each of these parts ends when the next activity has been launched. Idle time after that, or
-before an activity with an unknown launch, is other idle time. Times are in microseconds.
+while the data loader runs is attributed to the data. Other idle time before the first copy of a step to the GPU is
+attributed to a wait of the CPU for the GPU until the wait has returned, and from then on to the data. In all other
+cases, it is attributed to such a wait if it starts during or just after one, and otherwise to the CPU. Each of these
+parts ends when the next activity has been launched. Idle time after that, or before an activity with an unknown launch,
+is other idle time. Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -103,10 +104,12 @@ def budget(
         loaded = loading.within(begin, launched)
         data += loaded
         rest = launched - begin - loaded
-        if _waits_at(waits, begin):
+        waited = _waits_at(waits, begin)
+        if activities.to_gpu(following) and _first_of_window(windows, activities, following):
+            synchronised = min(rest, waits.within(begin, launched) + _JUST_AFTER_US) if waited else 0.0
+            sync, data = sync + synchronised, data + rest - synchronised
+        elif waited:
             sync += rest
-        elif activities.to_gpu(following) and _first_of_window(windows, activities, following):
-            data += rest
         else:
             host += rest
     compute, bare, copying = (total(clipped(spans, windows)) for spans in (busy.compute, busy.bare, busy.copying))
@@ -122,7 +125,7 @@ def _waits_at(waits: Spans, instant: float) -> bool:
 def _first_of_window(windows: Sequence[Stretch], activities: Activities, place: int) -> bool:
     """Return whether an activity is the first that is launched in its step."""
     launch, before = activities.launch(place), activities.launch(place - 1)
-    if launch is None or before is None:
+    if launch is None or (before is None and place > 0):
         return False
     window = bisect_right(windows, (launch, float("inf"))) - 1
-    return window >= 0 and before < windows[window][0]
+    return window >= 0 and (before is None or before < windows[window][0])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from preflight.parsers.torch.profiler_trace import Trace
 
 
+#: Maximum overlap of two successive steps, as a fraction of the later one.
+_ROUNDING = 0.01
 #: Minimum length of a stored gap in microseconds, more than that between two kernels; maximum number of gaps.
 _LEAST_GAP_US, _MOST_GAPS = 10.0, 100_000
 
@@ -138,7 +140,8 @@ def _document(
         "nccl_version": about.get("nccl_version"), "host": about.get("host_name"),
         "devices": about.get("devices") or [], "device_count": about.get("device_count"),
         "events": trace.events, "span_ms": rounded(span),
-        "steps": sample_of(lengths), "long_steps_every": _every(lengths),
+        "steps": sample_of(lengths), "later_steps": sample_of(lengths[1:]), "first_step_ms": _first(lengths),
+        "long_steps_every": _every(lengths),
         "gpu": _gpu(trace, steps, calls, busy, passes, loads, waits),
         "collectives": [
             {"name": name, "bytes": size, **(sample_of([one / 1000 for one in sample]) or {})}
@@ -160,6 +163,10 @@ def _document(
             "share_of_steps": round(total(loads) / 1000 / sum(lengths), 4) if sum(lengths) else None,
         },
     }  # fmt: skip
+
+
+def _first(lengths: Sequence[float]) -> float | None:
+    return rounded(lengths[0]) if lengths else None
 
 
 def _every(lengths: Sequence[float]) -> int | None:
@@ -218,11 +225,15 @@ def _pauses(trace: Trace, steps: Sequence[Stretch], loads: Sequence[Stretch]) ->
 
 
 def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
-    """Return the steps that do not overlap an earlier returned step."""
+    """Return the steps, without those that largely overlap an earlier returned step.
+
+    Times are rounded, so a step may seem to begin before the one before has ended.
+    """
     apart: list[Stretch] = []
-    for step in steps:
-        if not apart or step[0] >= apart[-1][1]:
-            apart.append(step)
+    for begin, end in steps:
+        latest = apart[-1][1] if apart else begin
+        if latest - begin < _ROUNDING * (end - begin):
+            apart.append((max(begin, latest), end))
     return apart
 
 

@@ -36,6 +36,8 @@ CAUSES: Mapping[str, list[str]] = {
     "a slow data loader": ["torch.data-loader"],
     "a slow data loader without a name": ["torch.idle"],
     "a step that takes a quarter longer": ["torch.steps"],
+    "a long first step of the profile": ["torch.pauses"],  # the CPU runs nothing in that step
+    "a long first step, and another": ["torch.pauses"],
 }
 
 #: Jobs of several pipelines, and the subjects of their causes.

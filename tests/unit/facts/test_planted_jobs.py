@@ -84,6 +84,13 @@ PLANTED: Mapping[str, Callable[[random.Random], Planted]] = {
         trace(steps=8, lengths=(100.0,) * 7 + (125.0,), compute_ms=95, talk_ms=30), "torch.steps",
         message="the worst takes 25%",
     ),
+    "a long first step of the profile": lambda chance: single(
+        trace(steps=8, lengths=(300.0,) + (100.0,) * 7, compute_ms=95, talk_ms=30), passes="torch.steps"
+    ),
+    "a long first step, and another": lambda chance: single(
+        trace(steps=8, lengths=(300.0,) + (100.0,) * 6 + (130.0,), compute_ms=95, talk_ms=30), "torch.steps",
+        message="after a first step of 300 ms",
+    ),
 }  # fmt: skip
 
 

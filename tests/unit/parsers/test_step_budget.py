@@ -95,6 +95,21 @@ def test_an_unnamed_loader_shows_by_the_copy_that_follows() -> None:
         event("kernel", GEMM, 170, 30, device=0, correlation=3),
     ]  # fmt: skip
     assert shares_of(events) == pytest.approx({"compute": 0.65, "copies": 0.05, "idle_data": 0.3})
+    # after a wait that ends with the last kernel, the CPU works for 60 ms
+    events.append(event("cuda_runtime", "cudaStreamSynchronize", 20, 80, correlation=9))
+    parts = {"compute": 0.65, "copies": 0.05, "idle_sync": 0.0001, "idle_data": 0.2999}
+    assert shares_of(events) == pytest.approx(parts)
+
+
+def test_the_first_copy_of_the_profile_waits_for_data() -> None:
+    events = [
+        event("user_annotation", "ProfilerStep#1", 0, 100),
+        event("cuda_runtime", "cudaMemcpyAsync", 40, 0.01, correlation=2),
+        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 40, 10, device=0, correlation=2),
+        event("cuda_runtime", "cudaLaunchKernel", 45, 0.01, correlation=3),
+        event("kernel", GEMM, 50, 50, device=0, correlation=3),
+    ]  # fmt: skip
+    assert shares_of(events) == pytest.approx({"compute": 0.5, "copies": 0.1, "idle_data": 0.4})
 
 
 def test_without_calls_of_the_cpu_the_cause_is_open() -> None:
@@ -113,3 +128,12 @@ def test_bare_communication_and_what_computation_hides() -> None:
     assert parsed is not None
     shares = parsed.document["gpu"]["budget"]
     assert (shares["compute"], shares["communication"]) == pytest.approx((0.7, 0.1))
+
+
+def test_steps_that_overlap_by_a_rounding_error_all_count() -> None:
+    raw = json.loads(trace(steps=6))
+    for made in raw["traceEvents"]:
+        made["dur"] += 0.001 if made["name"].startswith("ProfilerStep") else 0.0
+    parsed = torch.parse(json.dumps(raw)).trace
+    assert parsed is not None
+    assert len(parsed.document["pauses"]) == 6
