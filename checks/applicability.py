@@ -136,14 +136,14 @@ OWN_CHECKS = ("mounts", "services", "may_fail", "forbidden_processes", "forbidde
 def no_mount_declared(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a container, and a node without a declared mount."""
     if not site.members.host.mounts:
-        return Finding(Status.SKIP, "the cluster file declares no mount of this node")
+        return Finding(Status.SKIP, "the cluster file declares no mount for this node")
     return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
 
 
 def no_service_declared(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a container, and a node without a declared service."""
     if not site.members.host.services:
-        return Finding(Status.SKIP, "the cluster file declares no service of this node")
+        return Finding(Status.SKIP, "the cluster file declares no service for this node")
     return _on_the_host(node, "services", "env:process")
 
 
@@ -204,7 +204,7 @@ def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
     beside = (ports.gid_index, ports.acs, ports.max_read_request_bytes, ports.peer_memory, qos.dscp_map, qos.dcqcn)
     if set_keys or site.members.rails or site.members.nccl or any(value is not None for value in beside):
         return None
-    return Finding(Status.SKIP, "the cluster file declares no version, firmware or setting of this node")
+    return Finding(Status.SKIP, "the cluster file declares no version, firmware or setting for this node")
 
 
 def no_gpu(node: NodeFacts, site: Site) -> Finding | None:

@@ -249,7 +249,7 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for what, ports in silent.items():
         yield unknown(
             f"the switch announces no priority for {what}, on {', '.join(ports)}", evidence=[LLDP],
-            fix="announce it in the switch (DCBX application priority), or check there: `show qos maps`",
+            fix="announce it on the switch (DCBX application priority), or check there: `show qos maps`",
         )  # fmt: skip
     if same:
         yield passed(

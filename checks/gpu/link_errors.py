@@ -14,7 +14,7 @@ from preflight.facts import kernel_log
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
-from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
+from preflight.model import Finding, check, counted, failed, none_of, passed, skipped, some_of, unknown, warned
 from preflight.parsers.host.kernel_log import parse_uptime
 from preflight.parsers.nvidia.nvlink_errors import DAMAGED, FAILED, RECOVERY
 
@@ -216,7 +216,7 @@ def _nvlink_growth(node: NodeFacts) -> Iterator[Finding]:
     if not links:
         yield skipped("no GPU counts NVLink errors", evidence=evidence)
     elif not gained:
-        yield passed(f"none of {links} NVLinks gained an error in {seconds:.0f} s", found="no growth",
+        yield passed(f"{none_of(links, 'NVLink')} gained an error in {seconds:.0f} s", found="no growth",
                      evidence=evidence)  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia.query import Driver
 from preflight.facts.pod import pod
-from preflight.model import Finding, all_of, check, compare, failed, passed, skipped, unknown
+from preflight.model import Finding, all_of, check, compare, failed, none_of, passed, skipped, unknown
 
 
 def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
@@ -255,7 +255,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
             fix="install nvidia-smi (package nvidia-utils) on the node",
         )
     return failed(
-        f"the driver answers for none of {gpus} GPUs: {error}",
+        f"the driver answers for {none_of(gpus, 'GPU')}: {error}",
         found=error.why,
         expected=f"{gpus} GPUs",
         evidence=evidence,

@@ -249,7 +249,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
     most = max((gpu.pcie_width or 0 for gpu in health.gpus), default=0)
     slower = [gpu for gpu in health.gpus if (gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0)]
     resting = sum(judge(gpu) is None for gpu in slower)
-    good = "PCIe links at full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
+    good = "PCIe link at full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
     yield from each_gpu(health, judge, what="PCIe link", good=good, needs=needs)
 

@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, release
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, all_of, check, counted, failed, passed, skipped, warned
+from preflight.model import Finding, Status, all_of, check, counted, failed, none_of, passed, skipped, warned
 from preflight.parsers.host.boot_options import Option
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
@@ -170,7 +170,7 @@ def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
                      evidence=[CMDLINE])  # fmt: skip
     if not found:
-        yield passed(f"none of {len(options)} boot options limits the hardware", evidence=[CMDLINE])
+        yield passed(f"{none_of(len(options), 'boot option')} limits the hardware", evidence=[CMDLINE])
 
 
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"

@@ -39,12 +39,12 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
         else:
             often = times(len(events))
             if later(events[-1], rose):
-                seldom.append(f"{shown} {often} and came back{window.when(events)}")
+                seldom.append(f"{shown} {often}{window.when(events)}")
             else:
                 yield Problem(Status.UNKNOWN, f"the link of {shown} went down {often} and stayed down", shown,
                               "nic-link-down", tuple(events), _SPARE)  # fmt: skip
     if seldom:
-        yield f"links that went down: {listed(seldom)}"
+        yield f"links that went down and came back: {listed(seldom)}"
 
 
 def repeated(

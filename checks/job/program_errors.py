@@ -67,9 +67,8 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
             reported = finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
             yield _with_fault(reported, run, key, signature, same)
         if not ended:
-            yield passed(f"{key.removeprefix('log:')} ends without an error that is known to end a program, but "
-                         + counted(len(logged), "kind of line is logged as an error",
-                                   "kinds of lines are logged as errors"),
+            yield passed(f"{key.removeprefix('log:')} ends without an error that is known to be fatal, but logs "
+                         + counted(len(logged), "distinct error"),
                          subject=key.removeprefix("log:"),
                          evidence=[key])  # fmt: skip
 

@@ -167,12 +167,12 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     rate, where = _all_reduce(site, built)
     plain, sharded = batch.data_parallel(flops, rate * 1e9), batch.fully_sharded(flops, rate * 1e9)
     bounds = (
-        f"data parallel {batch.too_few(plain)}, FSDP {batch.too_few(sharded)} tokens per GPU "
-        f"over {rate:.0f} GB/s ({where})"
+        f"{batch.too_few(plain)} with data parallelism or {batch.too_few(sharded)} with FSDP, "
+        f"at an all-reduce of {rate:.0f} GB/s ({where})"
     )
     if model.tokens_per_gpu is None:
         yield unknown(
-            f"the number of tokens per GPU is not declared; it must exceed: {bounds}",
+            f"the number of tokens per GPU is not declared; it must exceed {bounds}",
             fix="declare it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
         )
         return
@@ -183,10 +183,12 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         shared, level = _all_reduce(site, built, ways)
         least = batch.least(flops, rate * 1e9, sharded=full, experts=model.experts, active=model.active_experts,
                             speedup=shared / rate)  # fmt: skip
-        bounds += f", times {model.experts}/{model.active_experts} (experts, active ones)"
+        bounds += f", times {model.experts}/{model.active_experts} (all experts over active ones)"
         bounds += f", divided by {shared / rate:.3g} (experts shared by {ways} GPUs: {level})" if ways > 1 else ""
     found = f"{model.tokens_per_gpu} tokens"
-    message = f"{model.tokens_per_gpu} tokens per GPU; more than {batch.too_few(least)} keep it busy: {bounds}"
+    message = (
+        f"{model.tokens_per_gpu} tokens per GPU; the GPU stays busy with more than {batch.too_few(least)}: {bounds}"
+    )
     enough = model.tokens_per_gpu >= least * (1 - 1e-9)
     if enough and model.sharding is None and model.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
         wanted = batch.too_few(least * sharded / plain)

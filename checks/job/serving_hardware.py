@@ -108,7 +108,7 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
     if bound.full is not None and tokens.mean > UNEXPLAINED * max(bound.full, bound.longest):
         yield warned(message, found=f"{ratio:.2g} times", expected=f"at most {BOUND:g}", evidence=evidence)
         return
-    why = ": something else takes part of it"
+    why = "; the rest of the time is not explained"
     if ratio <= BOUND:
         why = " at the moment of the scrape; the mean covers a longer time"
     elif bound.full is not None and ratio > UNEXPLAINED:

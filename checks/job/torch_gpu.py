@@ -79,7 +79,8 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
         idle = gpu["idle_ms"] / gpu["span_ms"]
         message = (
             f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it overlapped "
-            f"with computation; exposed for {share:.0%} of the GPU's busy time, idle for {idle:.0%} of the total"
+            f"with computation; it is exposed for {share:.0%} of the GPU's busy time, and the GPU is idle for "
+            f"{idle:.0%} of the total"
         )
         if waited is not None:
             message += f"; {waited / busy:.0%} more waits for other ranks"

@@ -161,7 +161,7 @@ def _size(run: RunFacts, key: str) -> int | None:
 
 
 def _lines(watchdog: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
-    """Quote the source lines; ranks that are behind come first."""
+    """List the progress of the group's ranks, those that are behind first."""
     progress = [p for p in watchdog.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
     return "\n".join(

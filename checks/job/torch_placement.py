@@ -12,7 +12,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import TOPO
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, none_of, passed, unknown, warned
 from preflight.parsers.nvidia.topology import NEAR_CODES, RANK
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _none_late(run: RunFacts, job: JobTrace, keys: list[str]) -> Finding:
     if gaps or not job.matched:
         return unknown("no late rank is known, but not all ranks could be compared: see torch.straggler", evidence=keys,
                        fix="pass the traces of all ranks, of the same steps")  # fmt: skip
-    return passed(f"none of {len(job.compared)} ranks is late", evidence=keys)
+    return passed(f"{none_of(len(job.compared), 'rank')} is late", evidence=keys)
 
 
 def _places(job: JobTrace) -> Mapping[str, tuple[int, ...]]:

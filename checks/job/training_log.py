@@ -130,7 +130,7 @@ def _visible(key: str, logs: Sequence[tuple[str, TrainingLog]]) -> Iterator[Find
     times = max((timed([step for step in log.steps if step.step_time_s]) for _, log in logs), key=len)
     if times:
         name = key.removeprefix("log:")
-        yield passed(f"{name}: the time of {len(times)} steps is logged", subject=name,
+        yield passed(f"{name}: the times of {counted(len(times), 'step')} are logged", subject=name,
                      found=f"{median(time for time, _ in times):.3g} s", evidence=[key]).about("FP-OBS-8")  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, none_of, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
@@ -244,7 +244,7 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
                       evidence=[error.key for error in unread[:3]])  # fmt: skip
     elif roce and not here:
         yield failed(
-            f"none of {len(roce)} RoCE ports has its interface in this network namespace",
+            f"{none_of(len(roce), 'RoCE port')} has its interface in this network namespace",
             found=", ".join(f"{port.name} {port.netdev or 'no interface'}" for port in roce[:4]),
             expected=f"one of {', '.join(sorted(node.netdevs))}",
             evidence=[f"file:{NET}/*/mtu", RDMA_CLASS],

@@ -154,7 +154,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from missing
     if not missing:
         answered = {item for leftover in on for item in leftover.answers}
-        others = f"{len(LEFTOVERS)}" if not on else f"the other {len(LEFTOVERS) - len(on)}"
+        others = f"the {len(LEFTOVERS)}" if not on else f"the other {len(LEFTOVERS) - len(on)}"
         finding = passed(f"none of {others} variables that disable a transport is set", evidence=[PROCESS])
         yield finding.about(*(item for item in ITEMS if item not in answered)) if on else finding
 

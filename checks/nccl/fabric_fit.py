@@ -135,7 +135,7 @@ def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | No
         return None
     return _Row(
         kind,
-        f"{setting.text} in {setting.where}: row {index} of ",
+        f"{setting.text} in {setting.where}: row {index} of the GID table of ",
         f" {what}",
         f" {kind}",
         failed(

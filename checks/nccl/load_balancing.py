@@ -146,7 +146,7 @@ def _on_roce(way: _Way, site: Site) -> Finding:
             [one for one in way.settings if one.name == _ADAPTIVE], found=value,
             expected=f"{_ADAPTIVE}=1 ({spread.source} is adaptive)"))  # fmt: skip
     if spread.value == "hash" and pairs < SEVERAL:
-        return warned(f"{way.pairs_text}: too few for the switches' hash to spread", **_details(
+        return warned(f"{way.pairs_text}: too few for the switches' hash to spread the traffic", **_details(
             [one for one in way.settings if one.name == _PAIRS], found=pairs,
             expected=f"at least {SEVERAL} ({spread.source} is hash)"))  # fmt: skip
     if spread.value == "hash":

@@ -181,7 +181,7 @@ def _uneven(optics: Optics, own: range) -> _Wrong | None:
     reads=("redis:COUNTERS_DB ports", "eos:show interfaces phy detail"),
 )
 def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the FEC codewords of each switch port in a window.
+    """Look for FEC codewords with many wrong symbols at each switch port.
 
     ## Why it matters
     A codeword that cannot be corrected is a lost packet. Before that, the number of wrong symbols rises, which is the

@@ -60,9 +60,9 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown. If
     it is named like the hosts, or if the cluster file lists the switches without it, it is probably a slow host, and
     warns. A port counts as paused from 0.1% of the window. Where only frames are counted, not their time, the share is
-    an upper bound: a host is then unknown below 10%, and warns above. For a switch that counts no pauses, those that
-    the hosts and switches at its cables count are used; if some count none, it is unknown whether it is the origin.
-    Pauses of a priority that is not lossless at the port warn.
+    an upper bound: a host is then unknown below 10%, and warns above. For a switch that counts no pauses, the counts
+    of the hosts and switches at the other ends of its cables are used; if some of these count none either, it is
+    unknown whether the switch is the origin. Pauses of a priority that is not lossless at the port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.

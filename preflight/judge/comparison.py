@@ -61,9 +61,9 @@ class _Search:
         self._runs = _RUNS
 
     def add(self, places: Sequence[int]) -> None:
-        """Keep the nodes with which the check completes.
+        """Keep the nodes with which the check completes; record errors of the others.
 
-        When the limit of runs is reached, the remaining nodes are undecided.
+        Nodes that are not tried before the limit of runs is reached are in neither ``remaining`` nor ``errors``.
         """
         if not places or not self._runs:
             return

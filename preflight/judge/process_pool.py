@@ -72,9 +72,10 @@ def surveys(
 
 
 def read_traces(run: Evidence, processes: int) -> None:
-    """Read the profiler traces among a run's logs in workers, if large enough.
+    """Read the profiler traces among a run's logs in worker processes.
 
-    A log that no worker could read stays unread; reading it later reports the reason.
+    A single trace and small ones are not worth the workers, and stay unread. So does a log that no worker could read;
+    reading it later reports the reason.
     """
     unread = [raw for raw in run.records.values() if isinstance(raw, LogFile) and "pytorch" not in vars(raw)]
     sizes = {log.path: size for log in unread if (size := _trace_size(log.path))}

@@ -43,7 +43,7 @@ from preflight.model.findings import (
     warned,
     worst,
 )
-from preflight.textprep.agreement import all_of, clause, counted, each_of, some_of, times, verb
+from preflight.textprep.agreement import all_of, clause, counted, each_of, none_of, some_of, times, verb
 
 __all__ = [
     "ACTIONS",
@@ -73,6 +73,7 @@ __all__ = [
     "docstring",
     "each_of",
     "failed",
+    "none_of",
     "passed",
     "processes",
     "skipped",

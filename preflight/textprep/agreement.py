@@ -20,6 +20,11 @@ def some_of(number: int, total: int, noun: str) -> str:
     return f"the only {noun}" if number == total == 1 else f"{number} of {counted(total, noun)}"
 
 
+def none_of(number: int, noun: str) -> str:
+    """Return ``no node`` or ``none of the 3 nodes``; a verb in the singular follows."""
+    return f"no {noun}" if number <= 1 else f"none of the {counted(number, noun)}"
+
+
 def times(number: int) -> str:
     """Return ``once``, ``twice`` or ``3 times``."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")

@@ -62,7 +62,7 @@ def origins() -> dict[str, str]:
 
 
 def texts() -> list[str]:
-    """Return every text below the folder, without descriptions."""
+    """Return the paths of all texts below the folder, without descriptions."""
     files = (path.relative_to(ROOT / PLACE).as_posix() for path in sorted((ROOT / PLACE).rglob("*")) if path.is_file())
     return [name for name in files if not name.endswith(("index.toml", ".md")) and name != "remade.toml"]
 

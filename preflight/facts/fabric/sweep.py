@@ -61,7 +61,7 @@ class FabricFacts:
         """
         net = self._parsed(self.net_key, ibnetdiscover.parse)
         if not net.links:
-            raise EvidenceError(self.net_key, "shows no link: the port that sweeps has no neighbour")
+            raise EvidenceError(self.net_key, "lists no link: the port that sweeps the fabric has no neighbour")
         return net
 
     @cached_property

@@ -75,7 +75,7 @@ class MatrixProducts:
 
 
 def _sides(first: object, second: object, batched: bool) -> Sequence[int]:
-    """Return batch, M, K and N of a product; empty if it is not one."""
+    """Return M, K and N of a product, after the batch if any; else empty."""
     if not isinstance(first, list) or not isinstance(second, list):
         return ()
     if len(first) != 2 + batched or len(second) != 2 + batched:

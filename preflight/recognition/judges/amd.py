@@ -13,7 +13,7 @@ from typing import Any
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu import link_errors, state
 from preflight.facts.nvidia.model import GpuHealth, Health
-from preflight.model import Finding, Status, clause, failed, passed, some_of, unknown, warned
+from preflight.model import Finding, Status, clause, failed, none_of, passed, some_of, unknown, warned
 from preflight.parsers.amd.model import AmdGpu, AmdReport
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.gpu import headroom, images_agree, models_agree, power_of_peers
@@ -156,7 +156,7 @@ def _throttled(part: PastedValue) -> Iterator[Finding]:
         elif gpu.throttled is None and shown:
             yield unknown(f"GPU{gpu.index}: no throttle status, which its peers show", expected="a status", **details)
     if shown and not any(gpu.throttled for gpu in shown):
-        yield passed(f"heat slows none of {len(shown)} GPUs down", evidence=part.evidence)
+        yield passed(f"heat slows down {none_of(len(shown), 'GPU')}", evidence=part.evidence)
 
 
 _MARGIN = _advised(state.judge_temperature_margin, "Check fans, airflow and the power limit; `amd-smi metric -t -c`.")

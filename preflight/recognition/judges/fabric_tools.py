@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, clause, each_of, failed, passed, unknown, warned
+from preflight.model import Finding, clause, each_of, failed, none_of, passed, unknown, warned
 from preflight.parsers.infiniband.ibcheckerrors import ErrorCheck
 from preflight.parsers.infiniband.ibdiagnet import FabricDiagnosis
 from preflight.parsers.infiniband.ibnetdiscover import Net
@@ -273,7 +273,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{run.peer}: packets of this size do not pass: MTU {mtu}", subject=run.peer, found=f"MTU {mtu}",
                      expected="unfragmented packets of the interface's MTU", evidence=part.evidence)  # fmt: skip
     elif not result.received:
-        yield warned(f"{run.peer}: none of {result.sent} packets was answered"
+        yield warned(f"{run.peer}: {none_of(result.sent, 'packet')} was answered"
                      f"{f': {result.objection}' if result.objection else ''}", subject=run.peer, found="100% lost",
                      expected="answers", evidence=part.evidence)  # fmt: skip
     elif result.received < result.sent:

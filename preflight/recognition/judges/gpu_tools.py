@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.job.gpu_activity import judge_activity
 from preflight.facts.nvidia.activity import of_rows
-from preflight.model import Finding, Status, clause, counted, failed, passed, unknown, warned
+from preflight.model import Finding, Status, clause, failed, none_of, passed, unknown, warned
 from preflight.parsers.nvidia.dcgm_stats import GpuStats
 from preflight.parsers.nvidia.fabric_manager_log import FabricManagerLog
 from preflight.parsers.nvidia.mig_tables import MigTable
@@ -161,7 +161,7 @@ def _activity(part: PastedValue) -> Iterator[Finding]:
     gpus = of_rows(rows)
     alone = all(row.values.keys() <= {"smact", "tenso"} for row in rows)
     if alone and not gpus:
-        yield unknown(f"none of {counted(len(rows), 'reading')} has a value of the SM activity", found="N/A",
+        yield unknown(f"{none_of(len(rows), 'reading')} has a value of the SM activity", found="N/A",
                       evidence=part.evidence, fix="Check `dcgmi profile --list`, and that no profiler uses the "
                       "counters.")  # fmt: skip
     for finding in judge_activity(gpus, part.evidence):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from preflight.model import Finding, each_of, failed, passed, unknown, warned
+from preflight.model import Finding, each_of, failed, none_of, passed, unknown, warned
 from preflight.parsers.host.disk_health import DiskHealth
 from preflight.parsers.host.fio_report import FioReport, in_words
 from preflight.parsers.host.hwmon_sensors import HwmonReading
@@ -145,7 +145,7 @@ def _sensor_rows(part: PastedValue) -> Iterator[Finding]:
             faults += 1
             yield warned(f"{where} (line {row.line})", **details)
     if rows and not faults and part.complete:
-        yield passed(f"none of {len(rows)} sensors of the BMC reports a fault", evidence=part.evidence)
+        yield passed(f"{none_of(len(rows), 'sensor')} of the BMC reports a fault", evidence=part.evidence)
 
 
 _HEAT = "Check the fans, the airflow and the room temperature; `ipmitool sdr elist`."
@@ -190,7 +190,7 @@ def _readings(part: PastedValue) -> Iterator[Finding]:
             continue
         faults += 1
     if readings and not faults and part.complete:
-        yield passed(f"none of {len(readings)} readings is beyond its limit", evidence=part.evidence)
+        yield passed(f"{none_of(len(readings), 'reading')} is beyond its limit", evidence=part.evidence)
 
 
 @limited

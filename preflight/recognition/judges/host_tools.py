@@ -10,7 +10,7 @@ from preflight.checks.host.limits import judge_clock
 from preflight.facts.clock import Clock
 from preflight.facts.host import size_text
 from preflight.facts.kernel import iommu_wish
-from preflight.model import Finding, clause, counted, failed, passed, unknown, warned
+from preflight.model import Finding, clause, counted, failed, none_of, passed, unknown, warned
 from preflight.parsers.host.boot_options import Option
 from preflight.parsers.host.clock_status import ClockStatus
 from preflight.parsers.host.disk_space import DiskSpace
@@ -28,7 +28,7 @@ def _hindrances(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
                      evidence=part.evidence)  # fmt: skip
     if options and not hindering and part.complete:
-        yield passed(f"none of {len(options)} boot options limits the hardware", evidence=part.evidence)
+        yield passed(f"{none_of(len(options), 'boot option')} limits the hardware", evidence=part.evidence)
 
 
 def _iommu(part: PastedValue) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.job.program_errors import finding_of, ordered
-from preflight.model import Finding, passed, unknown
+from preflight.model import Finding, none_of, passed, unknown
 from preflight.parsers.messages.program_log import ProgramLog
 from preflight.parsers.messages.scan import LOGGED, LoggedError, by_signature
 from preflight.parsers.messages.signature import ErrorSignature
@@ -63,7 +63,7 @@ def _program_log(part: PastedValue) -> Iterator[Finding]:
             fix="Read the lines around it, and the logs of the components that it names.",
         )
     elif part.complete:
-        yield passed(f"none of {log.lines} lines of a program's log reports an error", evidence=part.evidence)
+        yield passed(f"{none_of(log.lines, 'line')} of a program's log reports an error", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -322,10 +322,8 @@ def _none_bad(part: PastedValue) -> Iterator[Finding]:
     if part.complete:
         reasons = dict.fromkeys(job.reason for job in jobs if job.state == "PENDING" and job.reason)
         waits = f"; pending for: {', '.join(list(reasons)[:6])}" if reasons else ""
-        yield passed(
-            f"{'the only job did not fail' if len(jobs) == 1 else f'none of {len(jobs)} jobs and steps failed'}{waits}",
-            evidence=part.evidence,
-        )
+        good = "the only job did not fail" if len(jobs) == 1 else f"none of the {len(jobs)} jobs and steps failed"
+        yield passed(f"{good}{waits}", evidence=part.evidence)
 
 
 # --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------

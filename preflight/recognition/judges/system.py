@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, clause, counted, failed, passed, unknown, verb, warned
+from preflight.model import Finding, clause, failed, none_of, passed, unknown, verb, warned
 from preflight.parsers.host.clock_sources import ClockSource
 from preflight.parsers.host.frequency_policy import FrequencyPolicy
 from preflight.parsers.host.lustre_space import LustreTarget
@@ -30,7 +30,7 @@ def _units(part: PastedValue) -> Iterator[Finding]:
                      fix=f"`systemctl status {unit.name}`; `journalctl -u {unit.name} -b`.")  # fmt: skip
     if not bad and part.complete:
         yield passed(
-            f"none of {counted(len(units), 'unit')} has failed" if len(units) > 1 else "no unit has failed",
+            f"{none_of(len(units), 'unit')} has failed",
             evidence=part.evidence,
         )
 
@@ -202,7 +202,7 @@ def _processes(part: PastedValue) -> Iterator[Finding]:
                 fix=fix,
             )
     if processes and not waiting and not zombies and part.complete:
-        yield passed(f"none of {len(processes)} processes waits in the kernel", evidence=part.evidence)
+        yield passed(f"{none_of(len(processes), 'process')} waits in the kernel", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -41,7 +41,7 @@ def judged(texts: Mapping[str, str]) -> list[dict[str, Any]]:
 def steps_of(text: str) -> list[tuple[str, str]]:
     """Return (status, message) of the findings of the steps in a log."""
     results = [(item["status"], item["message"].removeprefix("job.log: ")) for item in judged({"job.log": text})]
-    return [item for item in results if "is logged" not in item[1]]
+    return [item for item in results if "are logged" not in item[1]]
 
 
 def statuses(text: str) -> set[str]:
