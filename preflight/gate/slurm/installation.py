@@ -66,7 +66,7 @@ class HookFile:
 
 
 def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget:
-    """Return the paths; raises InstallError if one is invalid, untrusted or does not run."""
+    """Return the paths; raises InstallError for an invalid or untrusted one."""
     if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
         raise InstallError(f"{python}: not an executable file")
     program, files = _program(python)
