@@ -61,7 +61,7 @@ class _Search:
         self._runs = _RUNS
 
     def add(self, places: Sequence[int]) -> None:
-        """Keep the nodes with which the check completes; record errors of the others.
+        """Keep the nodes with which the check completes; record each failing node's error.
 
         Nodes that are not tried before the limit of runs is reached are in neither ``remaining`` nor ``errors``.
         """
