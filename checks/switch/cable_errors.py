@@ -26,7 +26,7 @@ _PER_HOUR = 10
     "rx_crc_errors_phy",
     fix="Damaged frames: clean, reseat or replace the cable, or its module at the sending end. Dropped frames: compare "
     "`show interfaces counters` with the MTU, VLAN and buffers of the port.",
-    explains=(("counters.loss", "cable"),),
+    explains=(("counters.loss", "cable"), ("counters.link-quality", "cable", "* damaged frames *")),
     action="fix-site",
     separate=True,
     answers=("AN-5",),

@@ -43,6 +43,8 @@ _CLEAR_BOUND = 0.1
         ("switch.marks", "names"),
         ("switch.watchdog-fired", "names"),
         ("counters.congestion", "cable", "* receives data more slowly *", "*: it paused its switch*"),
+        ("counters.congestion", "cable", "*", "*: its switch paused it*"),
+        ("fleet.rates", "cable", "* receives data more slowly *", "traffic *"),
     ),
 )
 def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -126,6 +128,7 @@ def _without_pauses(net: Ethernet) -> list[Finding]:
         ("switch.lossless-drops", "names"),
         ("counters.receiver", "cable"),
         ("counters.congestion", "cable"),
+        ("fleet.rates", "cable", "*", "traffic *"),
     ),
     action="isolate",
     answers=("AN-5",),
@@ -207,7 +210,7 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
     if root.kind == pause.UNKNOWN:
         fix = "pass its files or evidence as well, and those of all hosts and switches at its cables"
     return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",
-                  evidence=keys, fix=fix, owner=owner)  # fmt: skip
+                  evidence=keys, fix=fix, owner=owner).with_parts(*root.waiting)  # fmt: skip
 
 
 def _lacks(net: Ethernet, root: pause.PauseRoot) -> str:

@@ -20,6 +20,7 @@ from preflight.model import Finding, check, counted, failed, passed, unknown
     source="IEEE 802.1Qbb; SONiC COUNTERS_DB (SAI_QUEUE_STAT_DROPPED_PACKETS, SAI_INGRESS_PRIORITY_GROUP_STAT_…)",
     fix="Compare headroom, MTU and DSCP maps of the port: `show priority-group drop counters`, `preflight explain "
     "switch.headroom`.",
+    explains=(("counters.loss", "cable"),),
     action="fix-site",
     separate=True,
     answers=("FP-BW-4", "PA-19"),

@@ -136,9 +136,10 @@ class Parts:
 def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:
     """Yield possible names of cable ends in a finding about switches.
 
-    These are the ends in the subject, and each pair of adjacent words in the message.
+    These are the ends in the subject, the parts, and each pair of adjacent words in the message.
     """
     yield from finding["subject"].split(CABLE)
+    yield from finding.get("parts", ())
     words = _NAME.findall(finding["message"])
     for device, port in pairwise(words):
         yield f"{device} {port}"
