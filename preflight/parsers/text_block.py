@@ -172,6 +172,14 @@ def number(text: str | None) -> int | None:
     return None
 
 
+def decimal(text: str) -> float | None:
+    """Return the number in a text, or None for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def cpu_ids(text: str) -> list[int] | None:
     """Read a list of CPUs: ``0-3,8`` or ``0 1 2 3 8``; None for any other text."""
     found: list[int] = []

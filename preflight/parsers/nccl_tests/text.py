@@ -26,6 +26,7 @@ from preflight.parsers.nccl_tests.model import (
 )
 from preflight.parsers.nccl_tests.table import header, open_row, plain_numbers, without_rules
 from preflight.parsers.nccl_tests.unwrap import unwrap_report
+from preflight.parsers.text_block import decimal
 from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.numbered_text import NumberedText
 
@@ -223,7 +224,7 @@ class _Reader:
             report.close_row()
             report.finished = True
             complete = match[2] != "" or _SIX_DIGITS.fullmatch(match[1]) is not None
-            report.average, report.average_may_be_cut = _number(match[1]), not complete
+            report.average, report.average_may_be_cut = decimal(match[1]), not complete
             report.average_ok = None if match[3] is None else match[3] == "OK"
         elif "Avg bus" in line and words.AVERAGE_TAKEN_OUT.search(line):
             report = self.at(number, tag, _FOOTER)
@@ -324,10 +325,3 @@ class _Reader:
     def now(self, tag: str) -> ReportBuilder:
         """Return the report with this line prefix, or else the last one."""
         return self.open.get(tag) or self.all[-1]
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -24,7 +24,7 @@ from preflight.parsers.switch.printed_ports import (
     speed,
     summary,
 )
-from preflight.parsers.text_block import is_prompt
+from preflight.parsers.text_block import decimal, is_prompt
 from preflight.textprep.lines import Lines
 
 __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
@@ -206,7 +206,7 @@ def _from_form(form: re.Pattern[str], text: str, line: int) -> Iterator[PrintedP
     values = {name: (value or "").strip() for name, value in match.groupdict().items()}
     if form is _LIGHT:
         light = {"-inf": -40.0, "inf": None, "N/A": None}
-        received = light[values["rx"]] if values["rx"] in light else _decimal(values["rx"])
+        received = light[values["rx"]] if values["rx"] in light else decimal(values["rx"])
         yield PrintedPort(values["port"], line, received_dbm=() if received is None else (received,),
                           fields={"temperature_c": values["temp"], "tx_dbm": values["tx"]})  # fmt: skip
         return
@@ -219,13 +219,6 @@ def _from_form(form: re.Pattern[str], text: str, line: int) -> Iterator[PrintedP
         about=values.get("name", "").strip("- "), speed_gbps=speed(values["speed"]),
         module="" if absent else module, fields={"duplex": values.get("duplex", "")},
     )  # fmt: skip
-
-
-def _decimal(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _from_cells(columns: _Columns | None, text: str, line: int) -> Iterator[PrintedPort]:
