@@ -111,7 +111,7 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
     clock = matching.clocks(matched)
     comparable = []
     for series in matched:
-        if not all(rank in clock for rank in series.members):
+        if not matching.on_one_clock(series.members, clock):
             refused.append(f"{series.kind} of ranks {series.members}: fewer than {matching.ENOUGH_MATCHES} collectives "
                            "in common, so their clocks cannot be compared")  # fmt: skip
         elif not matching.ends_agree(series, clock):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -53,6 +53,7 @@ class RankClock(NamedTuple):
 
     offset: float
     error: float
+    base: int  # rank of the common clock; those with another base cannot be compared
 
 
 def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str]]:
@@ -166,7 +167,7 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
             elif not loose:
                 few[pair] += difference
     for pair, difference in few.items():
-        if pair[1] not in edges[pair[0]] and len(difference) >= ENOUGH_MATCHES:
+        if len(difference) >= ENOUGH_MATCHES and pair[1] not in edges[pair[0]]:
             _add_edge(edges, pair, False, difference)
     clock: dict[int, RankClock] = {}
     for start in sorted(edges):
@@ -175,7 +176,7 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
             loose, error, rank, offset = heapq.heappop(waiting)
             if rank in clock:
                 continue
-            clock[rank] = RankClock(offset, error)
+            clock[rank] = RankClock(offset, error, start)
             for other, (also_loose, more, step) in edges[rank].items():
                 if other not in clock:
                     heapq.heappush(waiting, (loose or also_loose, error + more, other, offset + step))
@@ -192,6 +193,12 @@ def _add_edge(
     if rank not in edges[base] or (loose, error) < edges[base][rank][:2]:
         edges[base][rank] = (loose, error, offset)
         edges[rank][base] = (loose, error, -offset)
+
+
+def on_one_clock(ranks: Iterable[int], clock: Mapping[int, RankClock]) -> bool:
+    """Return whether the clocks of these ranks can be compared."""
+    bases = {clock[rank].base if rank in clock else None for rank in ranks}
+    return len(bases) == 1 and None not in bases
 
 
 def ends_agree(series: MatchedSeries, clock: Mapping[int, RankClock]) -> bool:

@@ -37,8 +37,8 @@ LONGER = 1.5
 BY_CHANCE = 0.0005
 #: Purposes of the groups whose ranks compute one replica of the model together.
 _OF_A_REPLICA = ("tp", "cp")
-#: Minimum number of steps to name a rank.
-FEWEST_STEPS = 3
+#: Minimum number of steps to name a rank, and a stage that is late in each of them.
+FEWEST_STEPS, _EACH_STEP = 3, 5
 #: Minimum fraction of a single step that a rank must cost to be named for it.
 OF_ONE_STEP = 0.15
 
@@ -325,7 +325,7 @@ def _of_pipelines(
             stragglers_of_all += slow
             continue
         idle, held = _idle_stage(ranks, waits, stages, steps, length)
-        if idle.lost_share > OF_A_STEP and _beyond_chance(held, beyond):
+        if idle.lost_share > OF_A_STEP and (_beyond_chance(held, beyond) or _in_each_step(held, length)):
             stragglers_of_all.append(idle)
         else:
             compute = {rank: [ranks[rank].compute.get(step, 0.0) for step in steps] for rank in stages.ranks}
@@ -349,6 +349,14 @@ def _idle_stage(
     rank = max(held, key=lambda stage: sum(held[stage]))
     lost = fmean(held[rank])
     return Straggler(rank, stages, 1.0, lost, lost / length, (), idle=True), held[rank]
+
+
+def _in_each_step(held: Sequence[float], length: float) -> bool:
+    """Return whether a stage holds up others in each step, by a similar time.
+
+    Idle time of chance does not choose one stage each time; this is shown by fewer steps than a mean needs.
+    """
+    return len(held) >= _EACH_STEP and min(held) > max(SUSPECT_STEP * length, fmean(held) / 2)
 
 
 def _stages_now_and_then(

@@ -8,7 +8,7 @@ share.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -77,7 +77,9 @@ def _timeline(
     job: JobTrace, ranks: Sequence[int], step: int, which: str, groups: Mapping[int, str] | None
 ) -> dict[str, Any]:
     """Return the picture of one step as data."""
-    on_one_clock = [rank for rank in ranks if rank in job.clocks]
+    bases = Counter(job.clocks[rank].base for rank in ranks if rank in job.clocks)
+    base = max(bases, key=bases.__getitem__, default=None)
+    on_one_clock = [rank for rank in ranks if rank in job.clocks and job.clocks[rank].base == base]
     windows = {rank: job.ranks[rank].shades[step] for rank in ranks}
     begins = {rank: windows[rank].begin + job.clocks[rank].offset for rank in on_one_clock}
     first = min(begins.values(), default=0.0)
@@ -94,7 +96,7 @@ def _timeline(
         "rows": [
             {
                 "rank": rank, "host": job.ranks[rank].host, "group": group_of.get(rank),
-                "late": rank in late, "same_clock": rank in job.clocks,
+                "late": rank in late, "same_clock": rank in on_one_clock,
                 "begin": round(places[rank] / length, 5),
                 "end": round((places[rank] + _length(windows[rank])) / length, 5),
                 "parts": _parts(job, rank, windows[rank], groups),

@@ -205,9 +205,20 @@ def _groups(matched: Sequence[MatchedSeries]) -> tuple[list[GroupOfRanks], list[
 
 
 def _arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) -> Iterator[tuple[float, int, int]]:
-    """Yield the last arrival at each collective, its series and its row."""
+    """Yield the last arrival at each collective, its series and its row.
+
+    Ranks that have no common clock share no collective; they are assumed to begin together.
+    """
+    first: dict[int, float] = {}
+    for series in matched:
+        base = clock[series.members[0]].base
+        begins = [
+            calls.begins[0] + clock[rank].offset for rank, calls in zip(series.members, series.series, strict=True)
+        ]
+        first[base] = min(*begins, first.get(base, begins[0]))
     for which, series in enumerate(matched):
-        offsets = [clock[rank].offset for rank in series.members]
+        start = first[clock[series.members[0]].base]
+        offsets = [clock[rank].offset - start for rank in series.members]
         for row in range(len(series)):
             yield max(
                 one_series.begins[places[row]] + offset

@@ -13,6 +13,7 @@ import pytest
 
 from preflight.facts.trace.job import JobTrace, join
 from preflight.facts.trace.ranks import rank_in
+from preflight.facts.trace.timeline import timelines
 from preflight.parsers import torch
 from tests.support.training_job import BYTES_PER_MS, JobPlan, Layout, simulate, traces
 
@@ -84,6 +85,16 @@ def test_clocks_are_recovered() -> None:
     for rank, clock in job.clocks.items():
         assert clock.offset == pytest.approx(offsets[0] - offsets[rank], abs=max(10, 4 * clock.error))
     assert job.error_us() < 20
+
+
+def test_groups_with_few_collectives_in_common_are_not_on_one_clock() -> None:
+    plan = JobPlan(Layout(tensor=2, data=2), steps=3, layers=6, jitter=0.03, clock_ms=2, numbered=True)
+    job = joined(plan)
+    assert {rank: clock.base for rank, clock in job.clocks.items()} == {0: 0, 1: 0, 2: 2, 3: 2}
+    assert {group.description for group in job.waits.groups} == {"TENSOR_MODEL_PARALLEL_GROUP"}
+    assert "all_reduce of ranks (0, 2): fewer than 20 collectives in common" in " ".join(job.refused)
+    assert [row["same_clock"] for row in timelines(job)[0]["rows"]] == [True, True, False, False]
+    assert not joined(replace(plan, layout=Layout(data=2, stages=2), layers=2)).clocks
 
 
 def test_a_rank_that_waits_elsewhere_is_not_blamed() -> None:

@@ -130,8 +130,16 @@ def test_a_stage_that_begins_its_steps_late_is_named_with_what_it_costs(rank: in
     assert named.lost_us / 1000 == pytest.approx(step_ms(sick) - step_ms(plan), rel=0.2)
 
 
+def test_few_steps_name_a_stage_that_is_late_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stragglers, "_beyond_chance", lambda sample, beyond: False)
+    assert set(late(joined(replace(PIPELINE, paused_early={1: 9.0})))) == {1}
+    assert not late(joined(replace(PIPELINE, paused_early={1: 9.0}, steps=5)))
+    assert not late(joined(replace(PIPELINE, paused_early=EQUAL)))
+
+
 def test_a_stage_that_may_be_idle_by_chance_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stragglers, "BY_CHANCE", 1e-15)
+    monkeypatch.setattr(stragglers, "_EACH_STEP", 6)
     for pauses, status in (({}, Status.PASS), ({1: 9.0}, Status.UNKNOWN)):
         (finding,) = judged(traces(replace(PIPELINE, paused_early=pauses)))
         assert finding.status is status
