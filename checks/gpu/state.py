@@ -127,7 +127,11 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         margin = gpu.margin_c if gpu.margin_c is not None else MARGIN_LOW_C + 1
         if margin <= 0:
-            return failed(f"no margin to its slowdown temperature ({margin} C)", found=margin, expected="above 0 C")
+            return failed(
+                f"{-margin} C above its slowdown temperature" if margin else "at its slowdown temperature",
+                found=margin,
+                expected="above 0 C",
+            )
         if margin <= MARGIN_LOW_C:
             return warned(f"{margin} C left before it slows down", found=margin, expected=f"more than {MARGIN_LOW_C} C")
         return None

@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.job.training_log import judge_training
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, passed, unknown, warned
+from preflight.model import Finding, check, counted, passed, times, unknown, warned
 
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -73,7 +73,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix="profile ProfilerActivity.CPU too", **at)  # fmt: skip
             continue
         lost, total = facts["synchronised_ms"], facts["steps"]["total_ms"]
-        calls = ", ".join(f"{one['name']} {counted(one['count'], 'time')}" for one in facts["synchronisations"])
+        calls = ", ".join(f"{one['name']} {times(one['count'])}" for one in facts["synchronisations"])
         message = f"{name}: the CPU waits {lost:g} ms for the GPU in {steps} steps of {total:g} ms in total"
         message += f" ({calls})" if calls else ""
         budget = facts["gpu"]["budget"]

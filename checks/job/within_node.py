@@ -99,7 +99,7 @@ def _of_shared_memory(shared: Sequence[LocalChannels], linked: str, key: str) ->
 def _without_shared_memory(name: str, *, linked: bool, key: str) -> Finding:
     """Judge a log in which no GPUs use shared memory, though some use peer-to-peer."""
     if linked:
-        return passed(f"{name}: no GPUs of a node need shared memory", subject=name, evidence=[key]).about(_SHARED)
+        return passed(f"{name}: no two GPUs on a node need shared memory", subject=name, evidence=[key]).about(_SHARED)
     return unknown(f"{name}: no line shows shared memory; GPUs of a node without peer-to-peer may use the network",
                    subject=name, evidence=[key], fix="Run nccl-tests on one of the nodes, with NCCL_DEBUG=INFO."
                    ).about(_SHARED)  # fmt: skip

@@ -207,11 +207,11 @@ def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
         if setting is None:
             continue
         what = (
-            "this PyTorch (before 2.2) does not read it"
+            "is not read by this PyTorch (before 2.2)"
             if old
-            else "deprecated since PyTorch 2.2, and never read by NCCL"
+            else "is deprecated since PyTorch 2.2, and never read by NCCL"
         )
-        yield warned(f"{setting.name} in {setting.where}: {what}", subject=setting.name, found=setting.text,
+        yield warned(f"{setting.name} in {setting.where} {what}", subject=setting.name, found=setting.text,
                      expected=plain if old else prefixed, evidence=[setting.source], quote=as_set(setting))  # fmt: skip
 
 

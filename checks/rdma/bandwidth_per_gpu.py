@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight._startup.lightclass import replace
 from preflight.checks.applicability import PCI_BUS, no_compute_port, no_gpu
 from preflight.checks.rdma.devices import SYSFS, gpu_lost
 from preflight.expectations import Roles, Site
@@ -59,10 +60,11 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ]
     judged = compare(
         total / gpus, site.nic_gbps_per_gpu, 
-        what=f"NIC bandwidth for each of {counted(gpus, 'GPU')}{_nvlink(site, total / gpus)}",
+        what=f"NIC bandwidth for each of {counted(gpus, 'GPU')}",
         at_least=True, unit="Gb/s", evidence=[*evidence, PCI_BUS],
         why=f"{total:g} Gb/s in total; PCIe limits {', '.join(bound)}" if bound else "",
     )  # fmt: skip
+    judged = replace(judged, message=judged.message + _nvlink(site, total / gpus))
     doubt = _doubt(node, site, roles, found) if judged.status in (Status.FAIL, Status.WARN) else ""
     if doubt:
         yield unknown(f"{judged.message}; {doubt}", found=judged.found, expected=judged.expected,
@@ -74,7 +76,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _nvlink(site: Site, share: float) -> str:
     """Return the comparison with NVLink bandwidth, both in one direction."""
     nvlink = site.part.gpu.nvlink_gbytes_s * 8 if site.part else 0
-    return f" (NVLink: {nvlink:g} Gb/s, {nvlink / share:.1f} times as much)" if nvlink else ""
+    return f"; NVLink has {nvlink:g} Gb/s, {nvlink / share:.1f} times as much" if nvlink else ""
 
 
 def _doubt(node: NodeFacts, site: Site, roles: Roles, found: tuple[NicAdapter, ...]) -> str:

@@ -295,7 +295,8 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             judged += 1
     for seed, hashing_alike in same.items():
         names = sorted(set(hashing_alike))
-        yield warned(f"{listed(names)} are adjacent and hash with the same seed {seed}", subject=", ".join(names),
+        shown = sorted(names, key=lambda name: name in leaves)  # leaves, which are not adjacent to each other, last
+        yield warned(f"adjacent switches hash with the same seed {seed}: {listed(shown)}", subject=", ".join(names),
                      found=f"seed {seed}", expected="a different seed on each tier",
                      evidence=[net.by_name[name].key("hash") for name in names[:2]])  # fmt: skip
     if blank:

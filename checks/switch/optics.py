@@ -8,7 +8,7 @@ from preflight.checks.switch.common import each_switch, listed
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import Optics, SwitchFacts, SwitchPort, growth
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Wrong symbols of a codeword that RS-FEC corrects: RS(528,514) of lanes up to 28 Gb/s, RS(544,514) of faster ones
 #: (IEEE 802.3 clauses 91 and 119). More than half is close to the limit; a judgement call.
@@ -200,7 +200,7 @@ def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         net, site, lambda switch: _margins(net, switch), growth=["port counters"], lossless=False
     )
     if number := sum(len(_with_fec(switch)) for switch in good):
-        yield passed(f"FEC corrected all errors at {number} ports of switches",
+        yield passed(f"FEC corrected all errors at {counted(number, 'switch port')}",
                      evidence=[good[0].key("port counters")])  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def _run(rank: int, folder: str, port: int, case: str) -> None:
 
 
 def analyse(folder: str) -> list[dict[str, Any]]:
-    """Return torchfrtrace's collectives: group, number, fault."""
+    """Return torchfrtrace's collectives: group, number, verdict and missing ranks."""
     options = JobConfig().parse_args([folder, "--prefix", "rank_", "--allow-incomplete-ranks"])
     details, version = read_dir(options)
     database = build_db(details, options, version)

@@ -135,12 +135,12 @@ def _halves(node: str, a: str, other: str, b: str) -> float:
 
 
 def _lost_rail(node: str, a: str, other: str, b: str) -> float:
-    """Return the rates of a node that lost one of eight rails."""
+    """Return the rate of a pair; gpu003 lost one of eight rails."""
     return 35.0 if "gpu003" in (node, other) else 40.0
 
 
 def _outside_nvlink(node: str, a: str, other: str, b: str) -> float:
-    """Return the rates of six nodes in one NVLink domain, and two outside it."""
+    """Return the rate of a pair; only gpu001 to gpu006 share an NVLink domain."""
     return 42.0 if max(node, other) > "gpu006" else 700.0
 
 

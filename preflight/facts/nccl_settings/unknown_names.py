@@ -62,20 +62,20 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
                 continue
             if not here.versions and variable.last is not None and variable.last[:2] == known.newest[:2]:
                 continue  # the newest series reads it, so nearly every NCCL in use does
-            until = f"{variable.ended} in NCCL {variable.ended_in}" if variable.ended_in else "NCCL no longer reads it"
+            until = f"was {variable.ended} in NCCL {variable.ended_in}" if variable.ended_in else "is not read by NCCL"
             if not variable.ended_in and variable.last is not None:
-                until = f"last read by NCCL {dotted(variable.last)}"
-            yield Violation("ended-name", (setting,), f"{place}: {until}", variable.instead or "unset")
+                until = f"was last read by NCCL {dotted(variable.last)}"
+            yield Violation("ended-name", (setting,), f"{place} {until}", variable.instead or "unset")
         elif variable.ended and all(version >= _ended(variable.ended_in) for version in here.versions):
             if of_googles_plugin(env, setting):
                 continue
             instead = variable.instead or "unset"
-            what = f"{place}: deprecated since NCCL {variable.ended_in}"
+            what = f"{place} is deprecated since NCCL {variable.ended_in}"
             yield Violation("deprecated-name", (setting,), what, instead)
         elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
             versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))
             first = dotted(variable.since) if variable.since else "?"
-            what = f"{place}: NCCL {versions} does not read it; first read by {first}"
+            what = f"{place} is not read by NCCL {versions}; first read by {first}"
             yield Violation("too-new-name", (setting,), what, f"NCCL {first}, or unset")
 
 

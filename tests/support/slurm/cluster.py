@@ -124,7 +124,7 @@ class Slurm:
         return ["nsenter", "--target", slurmd, "--net", "--uts", "--mount", "--wd=/"]
 
     def has(self, pid: int) -> bool:
-        """Return whether a process runs in this cluster: several can run on one machine."""
+        """Return whether a process is of this cluster: several clusters can run on one machine."""
         return pid in self._members()
 
     def submit(self, script: str, *options: str) -> str:

@@ -16,7 +16,7 @@ CHECKS = registry().checks
 DOWN, SLOW, HOT = "rdma.port-state", "rdma.port-rate", "gpu.temperature-margin"
 WORN, LOST, XID = "gpu.row-remap", "gpu.driver", "xid.gpu"
 MESSAGES = {
-    DOWN: "{} is DOWN", SLOW: "{} runs at 200 Gb/s", HOT: "no margin to its slowdown temperature",
+    DOWN: "{} is DOWN", SLOW: "{} runs at 200 Gb/s", HOT: "at its slowdown temperature",
     WORN: "a row remapping failed", LOST: "the driver does not see {}", XID: "Xid 79: GPU has fallen off the bus",
 }  # fmt: skip
 RAILS = tuple(f"mlx5_{number}:1" for number in range(8))
