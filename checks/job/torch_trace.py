@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.job.training_log import judge_training
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, passed, times, unknown, warned
+from preflight.model import Finding, check, passed, times, unknown, warned
 
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
