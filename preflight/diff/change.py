@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 #: The check was not judged: off, without its input, or of another version.
@@ -27,12 +28,15 @@ _STEPS = {
 #: Checks that count devices: if such a check passed but no longer applies, all devices have vanished.
 _COUNTS = ("gpu.count", "rdma.device-count", "rdma.registered")
 
-#: Checks whose figure is a number of devices, links or lanes that are there, answer or are up, or a rate in use. The
+#: Checks whose figures are a number of devices, links or lanes that are there, answer or are up, or a rate in use. The
 #: figure of gpu.pcie-link without an x is a generation, which varies with the load.
 _LESS_IS_WORSE = (*_COUNTS, "gpu.driver", "nvlink.links", "gpu.pcie-link x", "pcie.nic-link", "rdma.port-rate")
 
 #: Checks whose figures count defects that stay until a reset or repair. Figures of other checks vary from run to run.
-_MORE_IS_WORSE = ("gpu.ecc-uncorrected", "gpu.row-remap", "gpu.retired-pages")
+_MORE_IS_WORSE = ("gpu.ecc-uncorrected", "gpu.retired-pages")
+
+#: Check whose last figure is the most severe: memory banks with few spare rows, and with none.
+_LAST_IS_WORST = "gpu.row-remap"
 
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -47,7 +51,9 @@ def is_worse_figure(check: str, was: str, now: str) -> bool:
         return False
     before, after = (list(map(float, _FIGURE.findall(text))) for text in (was, now))
     if check in _LESS_IS_WORSE or f"{check} {words}" in _LESS_IS_WORSE:
-        return after[:1] < before[:1]
+        return math.prod(after) < math.prod(before)  # of lanes and their speed
+    if check == _LAST_IS_WORST:
+        return after[::-1] > before[::-1]
     return check in _MORE_IS_WORSE and sum(after) > sum(before)
 
 

@@ -24,6 +24,7 @@ class _FindingState:
     gating: bool
     found: str = ""
     undecided: bool = False  # whether it is unknown which of the differing nodes is wrong
+    action: str = ""
 
 
 _Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject -> its worst finding
@@ -119,12 +120,13 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 def _of_same(check: str, was: _FindingState, now: _FindingState) -> str:
     """Return the change if the status is the same, else an empty string.
 
-    It is ``worse`` if a tie is now decided against the node, or there are fewer devices or more defects, and ``still``
-    for a failure with another value.
+    It is ``worse`` if a tie is now decided against the node, a part must now be replaced, or there are fewer devices or
+    more defects, and ``still`` for a failure with another value.
     """
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
-    if (was.undecided and not now.undecided) or is_worse_figure(check, was.found, now.found):
+    is_final = now.action == "replace" != was.action
+    if (was.undecided and not now.undecided) or is_final or is_worse_figure(check, was.found, now.found):
         return "worse"
     return "still" if now.status == "fail" and was.found != now.found else ""
 
@@ -209,6 +211,6 @@ def _found(findings: Iterable[Mapping[str, Any]]) -> _Found:
         if key not in found or ORDER[finding["status"]] > ORDER[found[key].status]:
             found[key] = _FindingState(
                 finding["status"], finding["message"], finding.get("gating", True), finding.get("found") or "",
-                bool(finding.get("undecided")),
+                bool(finding.get("undecided")), finding.get("action") or "",
             )  # fmt: skip
     return found

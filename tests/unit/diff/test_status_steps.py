@@ -153,6 +153,10 @@ def test_a_failure_with_another_value_still_fails() -> None:
         ("gpu.ecc-uncorrected", "0 SRAM, 9 DRAM", "SRAM threshold exceeded", "still"),
         ("gpu.row-remap", "512", "513", "worse"), ("gpu.row-remap", "failure", "pending", "still"),
         ("gpu.retired-pages", "60 single-bit, 0 double-bit", "60 single-bit, 2 double-bit", "worse"),
+        ("gpu.row-remap", "3 low, 0 none", "0 low, 3 none", "worse"),
+        ("gpu.row-remap", "0 low, 1 none", "4 low, 0 none", "still"),
+        ("pcie.nic-link", "x16 at 16.0 GT/s", "x16 at 8.0 GT/s", "worse"),
+        ("pcie.nic-link", "x8 at 16.0 GT/s", "x4 at 32.0 GT/s", "still"),  # the same bandwidth
         ("gpu.temperature-margin", "-1", "-4", "still"),  # varies from run to run
         ("rdma.bandwidth", "92 Gb/s", "91 Gb/s", "still"), ("counters.loss", "1 in 2 s", "9 in 2 s", "still"),
     ],

@@ -79,6 +79,9 @@ def bad_memory(*counts: int) -> Fault:
         (bad_memory(1), bad_memory(9), ["worse"]),
         (bad_memory(9), bad_memory(1), ["changed"]),
         (bad_memory(5, 1), bad_memory(5, 9), ["worse"]),
+        (health(0, remap_pending=True), health(0, remap_failure=True), ["worse"]),  # reset, then replace
+        (health(0, remap_failure=True), health(0, remap_pending=True), ["changed"]),
+        (bad_memory(9), health(0, ecc_volatile_dram_uncorrected=9, sram_threshold_exceeded=True), ["worse"]),
         (nic("mlx5_5", rate=HALF), nic("mlx5_5", rate="100 Gb/sec (1X NDR)"), ["worse"]),
         (HOT, health(0, temperature_c=90, temperature_margin_c=-3, event_reasons=0x48), ["changed"]),
     ],
