@@ -98,7 +98,7 @@ class _Similar:
         yield from at_places
         of_pods, others = self._at_places(left, ("pod",))
         lost = [fault for group in of_pods for fault in group.faults]
-        few = len(of_pods) <= _PLACES or self.places.are_few_leaves(len(of_pods), lost, are_dead=True)
+        few = self.places.pods(lost) <= _PLACES or self.places.are_few_leaves(len(of_pods), lost, are_dead=True)
         if few and not self.places.has_one_pod():  # else the port is down in most pods
             yield from of_pods
             left = others

@@ -116,6 +116,10 @@ class Places:
         """Return whether at most one pod of the fleet is known."""
         return len(set(self._all_pods().values())) <= 1
 
+    def pods(self, faults: Iterable[NodeFault]) -> int:
+        """Return the number of pods of faults at pods."""
+        return len({self._pod_of(min(self._findings.parts(fault.node).compute_leaves)) for fault in faults})
+
     def identity(self, kind: str, name: str, faults: Sequence[NodeFault]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at a place.
 
