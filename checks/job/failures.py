@@ -25,6 +25,7 @@ from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import ConnectionEnd
+    from preflight.facts.node import NodeFacts
     from preflight.parsers.nccl_log import Failure, NcclLog
 
 #: Maximum number of failures reported for one log; those of a large job repeat each other.
@@ -165,15 +166,16 @@ def _with_fault(finding: Finding, run: RunFacts, key: str, failure: Failure) -> 
         (line.host or of_rank.get(process.rank), process.rank, line.device)
         for process in failure.processes if (line := process.line)
     ]  # fmt: skip
-    names: dict[str | None, str] = {host: node.node for host, _, _ in writers if (node := run.host(host))}
-    at = dict.fromkeys(facts.logged_faults.places(log, check, writers, names))
+    nodes: dict[str | None, NodeFacts] = {host: node for host, _, _ in writers if (node := run.host(host))}
+    at = dict.fromkeys(facts.logged_faults.places(log, check, writers, nodes))
     blamed = (
         (host, processes(processes_in(process.line.message)))
         for (host, _, _), process in zip(writers, failure.processes, strict=True)
     )
-    of_processes = facts.logged_faults.blamed_processes(blamed, check, names)
+    of_processes = facts.logged_faults.blamed_processes(blamed, check, nodes)
     finding = finding.with_parts(*lines, *at, *of_processes)
-    return finding if finding.cause or not names else finding.from_cause((check, *dict.fromkeys(names.values())))
+    names = dict.fromkeys(node.node for node in nodes.values())
+    return finding if finding.cause or not names else finding.from_cause((check, *names))
 
 
 def _with_ports(finding: Finding, run: RunFacts, key: str, failure: Failure) -> Finding:

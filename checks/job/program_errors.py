@@ -82,12 +82,12 @@ def _with_fault(
         return finding
     log = run.nccl_logs.get(key)
     of_rank = {str(rank): host.host for host in (of_log(log) if log else ()) for rank in host.ranks}
-    writers, names, files, kills = [], dict[str | None, str](), [], []
+    writers, nodes, files, kills = [], dict[str | None, NodeFacts](), [], []
     for error in logged:
         rank = error.rank or error.writer.removeprefix("rank")
         host = error.node or of_rank.get(rank) or error.writer or None
         if node := run.host(host):
-            names[host] = node.node
+            nodes[host] = node
             killed = facts.logged_faults.killed_by_kernel(node) if error.processes else {}
             kills += [(node, killed[pid]) for pid in error.processes if pid in killed]
         files.append((node, error.paths))
@@ -97,12 +97,13 @@ def _with_fault(
     elif signature.check == "job.errors":
         return finding
     check = _KERNEL if kills else signature.check
-    at = dict.fromkeys(facts.logged_faults.places(log, check, writers, names))
+    at = dict.fromkeys(facts.logged_faults.places(log, check, writers, nodes))
     blamed = ((host, processes(error.processes)) for error, (host, _, _) in zip(logged, writers, strict=True))
-    of_processes = facts.logged_faults.blamed_processes(blamed, check, names)
+    of_processes = facts.logged_faults.blamed_processes(blamed, check, nodes)
     of_files = dict.fromkeys(facts.logged_faults.blamed_mounts(files, check))
     finding = finding.with_parts(*finding.parts, *at, *of_processes, *of_files)
-    return finding.from_cause((check, *dict.fromkeys(names.values()))) if names else finding
+    names = dict.fromkeys(node.node for node in nodes.values())
+    return finding.from_cause((check, *names)) if names else finding
 
 
 #: Signature of errors whose text may state which process holds a GPU's memory.

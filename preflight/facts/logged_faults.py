@@ -44,30 +44,31 @@ def places(
     log: NcclLog | None,
     check: str,
     writers: Iterable[tuple[str | None, int | None, int | None]],
-    names: Mapping[str | None, str],
+    nodes: Mapping[str | None, NodeFacts],
 ) -> Iterator[str]:
     """Yield where a fault was logged, such as ``gpu004 GPU3: gpu.ecc-uncorrected``.
 
-    ``writers`` are the host, rank and CUDA device of each process; ``names`` are the nodes of the hosts.
+    ``writers`` are the host, rank and CUDA device of each process; ``nodes`` are the nodes of the hosts.
     """
     ranks = _ranks(log) if log and check.startswith(_OF_GPUS) else None
     for host, rank, device in writers:
-        gpu = _gpu(ranks.get(host, []), rank, device) if ranks is not None else None
-        at = names.get(host) or host or (f"rank {rank}" if rank is not None else "")
+        own, node = (ranks or {}).get(host, []), nodes.get(host)
+        gpu = _gpu(own, rank, device) if ranks is not None and not _uses_some(own, node) else None
+        at = node.node if node else host or (f"rank {rank}" if rank is not None else "")
         if at:
             yield f"{at}{f' GPU{gpu}' if gpu is not None else ''}: {check}"
 
 
 def blamed_processes(
-    blamed: Iterable[tuple[str | None, Iterable[str]]], check: str, names: Mapping[str | None, str]
+    blamed: Iterable[tuple[str | None, Iterable[str]]], check: str, nodes: Mapping[str | None, NodeFacts]
 ) -> Iterator[str]:
     """Yield blamed processes, such as ``gpu004 process 5120: kernel.events``.
 
-    ``blamed`` are the host of each message and its processes; ``names`` are the nodes of the hosts.
+    ``blamed`` are the host of each message and its processes; ``nodes`` are the nodes of the hosts.
     """
     for host, processes in blamed:
-        if host in names:
-            yield from (f"{names[host]} {process}: {check}" for process in processes)
+        if host in nodes:
+            yield from (f"{nodes[host].node} {process}: {check}" for process in processes)
 
 
 def killed_by_kernel(node: NodeFacts) -> Mapping[str, KernelEvent]:
@@ -112,6 +113,14 @@ def _ranks(log: NcclLog) -> dict[str | None, list[int]]:
     """Return the ranks of each host whose ranks are all in the log, in order."""
     ranks = {name: sorted(host.ranks) for name, host in hosts(log).items() if len(host.ranks) > 1}
     return {name: own for name, own in ranks.items() if log.nnodes and len(own) * log.nnodes == log.nranks}
+
+
+def _uses_some(ranks: Sequence[int], node: NodeFacts | None) -> bool:
+    """Return whether a job uses some of a node's GPUs: it numbers them from 0."""
+    try:
+        return node is not None and 0 < len(ranks) < len(node.gpus_on_bus)
+    except EvidenceError:
+        return False
 
 
 def _gpu(ranks: Sequence[int], rank: int | None, device: int | None) -> int | None:

@@ -91,7 +91,7 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
         for number in fault.members if not _of_log(findings, fault) else ():
             within.setdefault(number, []).append(fault)
     causes = {number: findings[number] for number in sorted(within)}
-    left = []
+    lost, left = _lost_gpus(findings, faults), []
     for fault in faults:
         same, alone = _of_log(findings, fault), set[int]()
         for number in same:
@@ -99,7 +99,7 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
             homes = [
                 home for named in findings.relations.of_logs(findings[number], causes) for home in within[named]
                 if not home.far.union((home.node,)).isdisjoint(blamed)
-                and _of_same_part(findings[number], findings[named], home, findings)
+                and _of_same_part(findings[number], findings[named], home, findings, lost.get(home.node, _LostGpus()))
             ]  # fmt: skip
             for home in homes:
                 home.members |= fault.members - (same - {number})
@@ -113,7 +113,9 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
     return left
 
 
-def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], home: NodeFault, findings: Findings) -> bool:
+def _of_same_part(
+    logged: Mapping[str, Any], cause: Mapping[str, Any], home: NodeFault, findings: Findings, lost: _LostGpus
+) -> bool:
     """Return whether a log may be about the GPU, NIC or process of a finding.
 
     True if both name the same part, or if one of them names no part; False if they name different processes.
@@ -124,25 +126,45 @@ def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], home: Nod
     blamed, held = _processes(here), _processes(cause.get("parts", ()))
     if blamed and held and blamed.isdisjoint(held):
         return False
-    if (missing := _missing(home, findings)) and (not cause["subject"] or parts.lacks(cause["subject"])):
-        gpus = sorted(parts.gpus | missing)  # as numbered while none was missing
-        numbers = [int(at.removeprefix("GPU")) for at in here if re.fullmatch(r"GPU\d{1,3}", at)]
-        return not numbers or any(number < len(gpus) and gpus[number] in missing for number in numbers)
-    devices = parts.gpus.union(parts.names.values())
-    shown = [parts.of_subject(at) & devices for at in here]
-    mine = parts.of_subject(cause["subject"]) & devices
+    devices = parts.gpus.union(parts.names.values(), lost.addresses)
+    shown = [lost.numbered(at) or parts.of_subject(at) & devices for at in here]
+    is_loss = home is lost.fault and not cause["subject"]
+    mine = lost.addresses if is_loss else parts.of_subject(cause["subject"]) & devices
     return not mine or not any(shown) or any(mine & part for part in shown)
 
 
-def _missing(home: NodeFault, findings: Findings) -> set[str]:
-    """Return the addresses of a node's missing GPUs, if all of them are known.
+@dataclass(frozen=True)
+class _LostGpus:
+    """The GPUs that a node lacks, and those that are left."""
 
-    Otherwise, the numbers of GPUs in a log cannot be mapped to addresses.
-    """
-    root, parts = findings[home.root], findings.parts(home.node)
-    missing = {findings.subject(number) for number in home.members if parts.lacks(findings.subject(number))}
-    expected = re.match(r"\d{1,4}\b", str(root["expected"] or ""))
-    return missing if expected and len(parts.gpus | missing) == int(expected[0]) else set()
+    fault: NodeFault | None = None
+    count: int = 0
+    left: tuple[str, ...] = ()
+    addresses: frozenset[str] = frozenset()  # of the lost ones; empty unless all are known
+
+    def numbered(self, name: str) -> frozenset[str]:
+        """Return the GPUs that may have had a number, such as GPU6, before the loss."""
+        if not self.count or not (match := re.fullmatch(r"GPU(\d{1,3})", name)):
+            return frozenset()
+        number = int(match[1])
+        if self.addresses:
+            return frozenset(sorted(self.addresses.union(self.left))[number : number + 1])
+        return frozenset(self.left[max(0, number - self.count) : number + 1])
+
+
+def _lost_gpus(findings: Findings, faults: Iterable[NodeFault]) -> dict[str, _LostGpus]:
+    """Return the GPUs that nodes lack, by node."""
+    lost = {}
+    for fault in faults:
+        check, parts = findings.check(fault.root), findings.parts(fault.node)
+        expected = re.match(r"\d{1,4}\b", str(findings[fault.root]["expected"] or ""))
+        if expected and check and any(relation.on == "missing" for relation in check.relations):
+            left, subjects = tuple(sorted(parts.gpus)), set(map(findings.subject, fault.members))
+            count, addresses = int(expected[0]) - len(left), frozenset(filter(parts.lacks, subjects))
+            if len(addresses) != count:
+                addresses = frozenset()
+            lost[fault.node] = _LostGpus(fault, max(0, count), left, addresses)
+    return lost
 
 
 def _processes(parts: Iterable[str]) -> set[str]:

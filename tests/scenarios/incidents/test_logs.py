@@ -80,6 +80,13 @@ EIGHT = "".join(
     for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {8 * number - 8 + gpu} nRanks 24 nNodes 3 "
                  f"localRanks 8 localRank {gpu} MNNVL 0", "Using network IB")
 )  # fmt: skip
+#: The same nodes, on which the job has only four GPUs.
+FOUR = "".join(
+    f"gpu{number:03d}:{7 + gpu}:{7 + gpu} [{gpu}] NCCL INFO {line}\n"
+    for number in (1, 2, 3) for gpu in range(4)
+    for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {4 * number - 4 + gpu} nRanks 12 nNodes 3 "
+                 f"localRanks 4 localRank {gpu} MNNVL 0", "Using network IB")
+)  # fmt: skip
 WORKER_KILLED = "[rank11]: RuntimeError: DataLoader worker (pid 5170) is killed by signal: Killed.\n"
 WORKERS_ENDED = "[rank11]: RuntimeError: DataLoader worker (pid(s) 5169, 5170) exited unexpectedly\n"
 ECC, SHM = "uncorrectable ECC error encountered", "Error while creating shared memory segment /dev/shm/nccl-a (size 9)"
@@ -169,6 +176,7 @@ IN_LOG = "nccl.transport @the run's logs job slows-job"
 PORT = "rdma.port-state @gpu002 network blocks-job"
 ALONE = "nccl.failures @the run's logs job blocks-job"
 ERROR = ALONE.replace("nccl.failures", "job.errors")
+BAD_GPU = "gpu.ecc-uncorrected @gpu002 node blocks-job"
 GOOD = lines(1) + lines(2) + lines(3)
 
 #: What happens: faults of nodes, the log, and the incidents.
@@ -297,6 +305,19 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     ),
     "both are known": (
         {2: both(lost(5), lost(6))}, EIGHT + UNKNOWN_3, ["gpu.count @gpu002 node blocks-job", ALONE],
+    ),
+    "the job has four of the eight GPUs": (
+        {2: lost(5)}, FOUR + raised(7, "unknown error"), ["gpu.count @gpu002 node blocks-job"],
+    ),
+    "the loss moved the number of the GPU with the error": (
+        {2: both(lost(1), bad_gpu(3))}, EIGHT + raised(11, ECC), ["gpu.count @gpu002 node blocks-job", BAD_GPU],
+    ),
+    "the error is of the GPU that now has this number": (
+        {2: both(lost(1), bad_gpu(4))}, EIGHT + raised(11, ECC), ["gpu.count @gpu002 node blocks-job", BAD_GPU, ERROR],
+    ),
+    "it is unknown which GPU is lost": (
+        {2: both(gpu(1, on_bus=False), bad_gpu(3))}, EIGHT + raised(11, ECC),
+        ["gpu.count @gpu002 node blocks-job", BAD_GPU],
     ),
     "of another node": (
         {3: gpu(3, on_bus=False)}, EIGHT + cuda(2, 3, "unknown error") + raised(11, "unknown error"),
