@@ -10,23 +10,24 @@ import pytest
 
 from preflight.checks import registry
 from preflight.checks.job.torch_collectives import straggler
+from preflight.checks.job.torch_gpu import overlap
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.facts.job import RunFacts
 from preflight.facts.trace import stragglers
 from preflight.facts.trace.job import JobTrace
 from preflight.judge import judge
-from preflight.model import Finding, Status
+from preflight.model import Check, Finding, Status
 from tests.support.kineto_trace import GEMM
 from tests.support.training_job import JobPlan, Layout, traces
 from tests.unit.facts.test_job_trace import joined, step_ms
 
 
-def judged(texts: Sequence[str]) -> list[Finding]:
-    """Return the findings of torch.straggler."""
+def judged(texts: Sequence[str], check: Check = straggler) -> list[Finding]:
+    """Return the findings of a check."""
     records = {f"log:rank{rank}.json": {"status": "ok", "out": text} for rank, text in enumerate(texts)}
     run = RunFacts(Evidence("@run", "", records))
-    return list(straggler.run(run, Cluster().run_site([])))
+    return list(check.run(run, Cluster().run_site([])))
 
 
 def late(job: JobTrace) -> dict[int, tuple[int, ...]]:
@@ -251,3 +252,11 @@ def test_a_rank_that_is_slow_beside_stalls_of_all_is_named() -> None:
     plan = replace(STALLED, stall_steps=frozenset((1, 10)), slow={2: 1.5}, slow_steps=frozenset((4, 6, 8)))
     (named,) = joined(plan).stragglers
     assert (named.rank, named.steps) == (2, (4, 6, 8))
+
+
+def test_waits_for_messages_without_peers_are_unknown() -> None:
+    plan = JobPlan(Layout(data=2, stages=4), steps=6, layers=8, microbatches=4, jitter=0.02)
+    bare = replace(plan, overlapped=False, megabytes=300, microbatches=2, layers=32)
+    for made, status in ((plan, "unknown"), (replace(plan, numbered=True), "pass"), (bare, "warn")):
+        of_item = [each for each in judged(traces(made), overlap) if "PA-22" in (each.answers or ())]
+        assert {each.status.value for each in of_item} == {status}
