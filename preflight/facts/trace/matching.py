@@ -149,8 +149,8 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
     """Return each rank's clock, relative to the lowest rank of its component.
 
     Of several paths between ranks, one over collectives that end on all ranks together is preferred, then the one with
-    the smallest error. Kinds of collectives with fewer than 20 calls are pooled. A rank has no clock if it shares 20
-    collectives with no other rank.
+    the smallest error. Kinds of collectives with fewer than 20 calls are pooled, also over several pairs. A rank has no
+    clock if it shares 20 collectives with no other rank.
     """
     edges: dict[int, dict[int, tuple[bool, float, float]]] = defaultdict(dict)
     few: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -180,7 +180,26 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
             for other, (also_loose, more, step) in edges[rank].items():
                 if other not in clock:
                     heapq.heappush(waiting, (loose or also_loose, error + more, other, offset + step))
+    _join(clock, few)
     return clock
+
+
+def _join(clock: dict[int, RankClock], few: Mapping[tuple[int, int], Sequence[float]]) -> None:
+    """Join clocks by the few collectives of several pairs of ranks together."""
+    while True:
+        between: dict[tuple[int, int], list[float]] = defaultdict(list)
+        for (first, second), differences in few.items():
+            if first in clock and second in clock and clock[first].base != clock[second].base:
+                shift = clock[first].offset - clock[second].offset
+                between[clock[first].base, clock[second].base] += [shift + each for each in differences]
+        pair = max(between, key=lambda bases: len(between[bases]), default=None)
+        if pair is None or len(between[pair]) < ENOUGH_MATCHES:
+            return
+        offset = median(between[pair])
+        error = median(abs(value - offset) for value in between[pair])
+        for rank, own in clock.items():
+            if own.base == pair[1]:
+                clock[rank] = RankClock(own.offset + offset, own.error + error, pair[0])
 
 
 def _add_edge(

@@ -87,14 +87,18 @@ def test_clocks_are_recovered() -> None:
     assert job.error_us() < 20
 
 
-def test_groups_with_few_collectives_in_common_are_not_on_one_clock() -> None:
-    plan = JobPlan(Layout(tensor=2, data=2), steps=3, layers=6, jitter=0.03, clock_ms=2, numbered=True)
+def test_few_collectives_of_several_pairs_join_clocks() -> None:
+    """Each pair of two pipelines has six all-reduces in common, or twelve."""
+    plan = JobPlan(Layout(data=2, stages=2), steps=6, layers=2, layer_ms=4, jitter=0.03, clock_ms=2, numbered=True)
     job = joined(plan)
-    assert {rank: clock.base for rank, clock in job.clocks.items()} == {0: 0, 1: 0, 2: 2, 3: 2}
-    assert {group.description for group in job.waits.groups} == {"TENSOR_MODEL_PARALLEL_GROUP"}
-    assert "all_reduce of ranks (0, 2): fewer than 20 collectives in common" in " ".join(job.refused)
-    assert [row["same_clock"] for row in timelines(job)[0]["rows"]] == [True, True, False, False]
-    assert not joined(replace(plan, layout=Layout(data=2, stages=2), layers=2)).clocks
+    assert {rank: clock.base for rank, clock in job.clocks.items()} == {0: 0, 2: 0, 1: 1, 3: 1}
+    assert {group.description for group in job.waits.groups} == {"PIPELINE_MODEL_PARALLEL_GROUP"}
+    assert "all_reduce of ranks (0, 1): fewer than 20 collectives in common" in " ".join(job.refused)
+    assert [row["same_clock"] for row in timelines(job)[0]["rows"]] == [True, False, True, False]
+    together = joined(replace(plan, layers=4))
+    assert {clock.base for clock in together.clocks.values()} == {0}
+    assert not together.refused
+    assert not joined(replace(plan, steps=3)).clocks
 
 
 def test_a_rank_that_waits_elsewhere_is_not_blamed() -> None:
