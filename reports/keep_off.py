@@ -84,9 +84,10 @@ def notes(report: Document) -> Iterator[str]:
         shared = sorted(set.intersection(*(set(numbers) for numbers, *_ in reasons.values())))
         title = short(report["incidents"][shared[0]]["title"], 100) if shared else "for different reasons"
         yield f"all {len(reasons)} nodes are excluded, so no job can start: {title}"
+    which = " that answered" if any(node.get("no_answer") for node in report["nodes"]) else ""
     for number in sorted(_everywhere(report)):
         title = short(report["incidents"][number]["title"], 100)
-        yield f"on all nodes, so no node is excluded for it: {title}"
+        yield f"on all nodes{which}, so no node is excluded for it: {title}"
     if len(reasons) < len(_all_reasons(report)):
         yield "every node has a fault, so faults that only slow jobs down exclude none"
 

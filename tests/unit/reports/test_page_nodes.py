@@ -75,6 +75,19 @@ def test_a_fault_of_all_nodes_excludes_none(owner: str, impact: str, nodes: list
     assert "no gating check failed, and every" not in page
 
 
+def test_a_silent_node_has_no_fault_in_common() -> None:
+    findings = [samples.finding("a.one", "fail", ["n1", "n2"], "rail 4 is down")]
+    incident = samples.incident("0" * 12, findings, 0, impact="slows-job", owner="network")
+    silent = samples.node("n3", None)
+    silent["no_answer"] = {"phase": "connect", "reason": "refused"}
+    report = samples.report([samples.node("n1", None), samples.node("n2", None), silent], findings, 1,
+                            incidents=[incident])  # fmt: skip
+    assert keep_off.bad_nodes(report) == "n3"
+    assert list(keep_off.remarks(report)) == [
+        "note: on all nodes that answered, so no node is excluded for it: rail 4 is down"
+    ]
+
+
 @pytest.mark.parametrize(
     ("impacts", "excluded"),
     [
