@@ -59,7 +59,7 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[
         ({"gpu001": NO_LINKS}, {"gpu001": both(NO_LINKS, node(driver_loaded=False))},
          [("new", "gpu001", "no NVIDIA dri"), ("unclear", "gpu001", "GPU6: 0 of 18")]),
         # next to an incident that stays
-        ({"gpu001": DOWN, "gpu002": HOT}, {"gpu001": DOWN}, [("gone", "gpu002", "GPU0: no marg")]),
+        ({"gpu001": DOWN, "gpu002": HOT}, {"gpu001": DOWN}, [("gone", "gpu002", "GPU0: at its ")]),
     ],
 )  # fmt: skip
 def test_changes(before: dict[str, Fault], after: dict[str, Fault], expected: list[tuple[str, str, str]]) -> None:
