@@ -372,11 +372,12 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
     where all stages are equally fast.
 
     ## Verdicts
-    Only waiting during which a GPU computes nothing is counted; the mean over the stages is the bubble. The check warns
-    if the bubble exceeds 20% of the steps, or exceeds that of the schedule by more than 5 points, because stages
-    differ or messages are slow. The number of microbatches is the number of messages that the first stage sends in a
-    step. Stages without a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
-    The check is skipped if all messages are of groups with another purpose, such as context parallelism.
+    Waiting for other stages is counted while a GPU computes nothing, in messages and in collectives of several stages;
+    the mean over the stages is the bubble. The check warns if the bubble exceeds 20% of the steps, or exceeds that of
+    the schedule by more than 5 points, because stages differ or messages are slow. The number of microbatches is the
+    number of messages that the first stage sends in a step. Stages without a trace, messages without their peers
+    (PyTorch 2.6 names them), and unmarked steps are unknown. The check is skipped if all messages are of groups with
+    another purpose, such as context parallelism.
 
     ## False alarms
     Two stages with many microbatches and a long first or last layer.

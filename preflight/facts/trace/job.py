@@ -63,12 +63,7 @@ class JobTrace:
 
     @cached_property
     def _waited(self) -> Mapping[int, float]:
-        waited = dict.fromkeys(self.compared, 0.0)
-        for (rank, _), charges in self.waits.bare.items():
-            waited[rank] += sum(charges.values())
-        for (rank, _), amount in self.waits.receiving.items():
-            waited[rank] += amount
-        return waited
+        return {rank: self.ranks[rank].exposed(self.waits.waited(rank)) for rank in self.compared}
 
     @cached_property
     def compared(self) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from preflight._startup.lightclass import dataclass
@@ -10,6 +10,7 @@ from preflight.facts.trace.purposes import purpose
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import GroupOfRanks, Waits
 from preflight.parsers.torch.collective_calls import CallKey
+from preflight.parsers.torch.intervals import Spans, Stretches, clipped, total
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,15 @@ def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
         is_matched = set(stages.ranks) <= matched
         if not steps or not (is_matched or _complete(ranks, stages.ranks)):
             continue
+        between = [
+            number for number, group in enumerate(waits.groups) if len(set(stages.ranks).intersection(group.ranks)) > 1
+        ]
         shares = []
         for rank in stages.ranks:
-            length = sum(ranks[rank].steps[step][1] - ranks[rank].steps[step][0] for step in steps)
-            waited = (
-                [waits.receiving.get((rank, step), 0.0) for step in steps]
-                if is_matched
-                else _received(ranks[rank], steps)
-            )
-            shares.append(sum(waited) / length)
+            trace = ranks[rank]
+            marked = [trace.steps[step] for step in steps]
+            waited = clipped(waits.waited(rank, between), marked) if is_matched else _received(trace, steps)
+            shares.append(trace.exposed(waited) / total(marked))
         if messages := _sent(ranks[stages.ranks[0]], steps):
             bubbles_of_all.append(Bubble(stages.ranks, fmean(shares), messages / len(steps)))
     return tuple(bubbles_of_all)
@@ -64,14 +65,15 @@ def _complete(ranks: Mapping[int, RankTrace], stages: Sequence[int]) -> bool:
     return all(key.peer is None and key.group.ranks and set(key.group.ranks) <= set(stages) for key in calls)
 
 
-def _received(trace: RankTrace, steps: Sequence[int]) -> Iterator[float]:
-    """Yield the exposed time of each receive in these steps."""
-    inside = set(steps)
+def _received(trace: RankTrace, steps: Sequence[int]) -> Spans:
+    """Return when a rank was in receives in these steps."""
+    inside, received = set(steps), Stretches()
     for key, series in trace.calls:
         if key.kind == "recv":
             for begin, end, step in zip(series.begins, series.ends, series.steps, strict=True):
                 if step in inside:
-                    yield trace.bare.within(begin, end)
+                    received.add(begin, end - begin)
+    return received.joined()
 
 
 def _sent(trace: RankTrace, steps: Sequence[int]) -> int:

@@ -31,6 +31,10 @@ class RankTrace:
     shades: Mapping[int, StepShades]  # by the profiler's number
     gaps: Spans  # of a pipeline's rank: when its GPU is idle for some time
 
+    def exposed(self, stretches: Iterable[Stretch]) -> float:
+        """Return the time of exposed communication within joined intervals."""
+        return sum(self.bare.within(begin, end) for begin, end in stretches)
+
     def idle(self, step: int, lead: bool = True) -> float:
         """Return how long its GPU is idle in a step, within a percent; 0 if unknown.
 

@@ -76,11 +76,9 @@ class Waits:
         self.groups = tuple(groups)
         #: Exposed waiting that a rank causes in a group, per step: the mean over its peers.
         self.caused: dict[WaitKey, Charges] = defaultdict(lambda: defaultdict(float))
-        #: Exposed waiting of a rank by step and by cause.
+        #: Exposed waiting of a rank by step and by cause, except in sends and receives, in which stages of a pipeline
+        #: wait for each other by design.
         self.bare: dict[tuple[int, int], Charges] = defaultdict(lambda: defaultdict(float))
-        #: Exposed waiting of a rank by step in sends and receives, in which stages of a pipeline wait for each other by
-        #: design.
-        self.receiving: dict[tuple[int, int], float] = defaultdict(float)
         #: Messages by receiver, on its clock: when it has received them, and how long the sender was ready before.
         self.received: dict[int, Messages] = defaultdict(Messages)
         #: Messages by sender, on its clock: when it begins to send, and how long the receiver's GPU is idle until then.
@@ -170,8 +168,6 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
         for member, rank in enumerate(series.members):
             if not bare[member]:
                 continue
-            if series.kind == "sendrecv":
-                waits.receiving[rank, step] += bare[member]
             for cause, share in shares.items():
                 if series.kind != "sendrecv":
                     waits.bare[rank, step][cause] += share * bare[member]

@@ -34,6 +34,7 @@ HIDDEN = {
     ("rank bound near its GPU", "counters.cpu"): "only the CPUs of the process are judged",
     ("two rails in one subnet, ARP set", "rails.subnets"): "with those ARP settings, the rails do not collide",
     ("two rails in one subnet", "storage.network"): "the rail is no longer in the network of the storage",
+    ("two rails in one subnet, ARP set", "storage.network"): "the rail is no longer in the network of the storage",
 }
 
 CHECKS_BY_ID = {check.id: check for check in CHECKS}

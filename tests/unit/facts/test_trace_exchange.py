@@ -37,9 +37,11 @@ def test_the_load_of_experts(factor_of_one: float) -> None:
     assert factor_of_one == 1 or load.most == 3
 
 
+@pytest.mark.parametrize("gradient_norm", [False, True])  # stages drain until the next step, or in a collective
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 4), (2, 16), (4, 8)])
-def test_the_bubble_of_a_pipeline_is_that_of_its_schedule(stages: int, microbatches: int) -> None:
-    plan = JobPlan(Layout(stages=stages), microbatches=microbatches, steps=6, layers=8, layer_ms=20, numbered=True)
+def test_the_bubble_of_a_pipeline_is_that_of_its_schedule(stages: int, microbatches: int, gradient_norm: bool) -> None:
+    plan = JobPlan(Layout(stages=stages), microbatches=microbatches, steps=6, layers=8, layer_ms=20, numbered=True,
+                   gradient_norm=gradient_norm)  # fmt: skip
     (bubble,) = joined(plan).bubbles
     assert bubble.messages == microbatches
     assert bubble.share == pytest.approx(bubble.ideal, abs=0.03)
