@@ -73,20 +73,17 @@ def raised(rank: int, error: str) -> str:
     return f"[rank{rank}]: {error}\n" if "Error" in error else f"[rank{rank}]: RuntimeError: CUDA error: {error}\n"
 
 
-#: Three nodes of eight ranks.
-EIGHT = "".join(
-    f"gpu{number:03d}:{7 + gpu}:{7 + gpu} [{gpu}] NCCL INFO {line}\n"
-    for number in (1, 2, 3) for gpu in range(8)
-    for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {8 * number - 8 + gpu} nRanks 24 nNodes 3 "
-                 f"localRanks 8 localRank {gpu} MNNVL 0", "Using network IB")
-)  # fmt: skip
-#: The same nodes, on which the job has only four GPUs.
-FOUR = "".join(
-    f"gpu{number:03d}:{7 + gpu}:{7 + gpu} [{gpu}] NCCL INFO {line}\n"
-    for number in (1, 2, 3) for gpu in range(4)
-    for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {4 * number - 4 + gpu} nRanks 12 nNodes 3 "
-                 f"localRanks 4 localRank {gpu} MNNVL 0", "Using network IB")
-)  # fmt: skip
+def ranks(gpus: int) -> str:
+    """Return the NCCL log of a job with this many ranks on each of three nodes."""
+    return "".join(
+        f"gpu{number:03d}:{7 + gpu}:{7 + gpu} [{gpu}] NCCL INFO {line}\n"
+        for number in (1, 2, 3) for gpu in range(gpus)
+        for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {gpus * (number - 1) + gpu} "
+                     f"nRanks {3 * gpus} nNodes 3 localRanks {gpus} localRank {gpu} MNNVL 0", "Using network IB")
+    )  # fmt: skip
+
+
+EIGHT, FOUR = ranks(8), ranks(4)
 WORKER_KILLED = "[rank11]: RuntimeError: DataLoader worker (pid 5170) is killed by signal: Killed.\n"
 WORKERS_ENDED = "[rank11]: RuntimeError: DataLoader worker (pid(s) 5169, 5170) exited unexpectedly\n"
 ECC, SHM = "uncorrectable ECC error encountered", "Error while creating shared memory segment /dev/shm/nccl-a (size 9)"

@@ -1316,7 +1316,7 @@ ROWS |= {
         3,
     ),
     "congestion control that is on": (MARKED.format(1, 1), [], "", 0),
-    "slow steps in a log of NCCL, told once": (
+    "slow steps in a log of NCCL, reported once": (
         f"{LAUNCH}{steps_of([1000.0] * 15 + [2600.5] * 15)}",
         [("warn", "torch.steps", "from step 16 on, steps take 2.6 times as long")],
         "",
@@ -1371,7 +1371,7 @@ ROWS |= {
     ),
     "a slow bond with one flow per peer": (AGGREGATED.format("layer2 (0)", speed=10000), [], "", 0),
     "a fast bond with many flows per peer": (AGGREGATED.format("layer3+4 (1)", speed=200000), [], "", 0),
-    "a NIC with half of its lanes, told once": (
+    "a NIC with half of its lanes, reported once": (
         LIMITED.format("16.0 GT/s PCIe x8", "16.0 GT/s PCIe x16"),
         [("warn", "kernel.events", "0000:2b:00.0: its PCIe link has x8 of x16 lanes")],
         "",
