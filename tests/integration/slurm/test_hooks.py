@@ -45,7 +45,9 @@ def ended(slurm: Gpus, number: str) -> str:
 def back_in_the_queue(slurm: Gpus, number: str) -> Mapping[str, str]:
     for _ in slurm.wait_for(f"job {number} in the queue again", 180):
         job = slurm.job(number)
-        if job["JobState"] == "PENDING" and job["Restarts"] != "0" and job["Reason"] not in ("None", "Prolog"):
+        # the scheduler gives the reason of a job that is requeued only after its nodes have cleaned up
+        waits = job["JobState"] == "PENDING" and job["Reason"] not in ("None", "Prolog", "Cleaning")
+        if waits and job["Restarts"] != "0":
             return job
     raise AssertionError
 
