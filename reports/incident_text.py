@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from preflight.incidents.parts import Parts
+from preflight.reports.markdown import code, plain, prose
 from preflight.reports.sanitize import RUN, fold, one_line, short, visible
 from preflight.reports.summary_text import IMPACT, table, where
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
@@ -96,9 +97,9 @@ def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
         incident = report["incidents"][number]
         cost = f" ({incident['cost']})" if incident["cost"] else ""
         pieces.append(
-            f"- **{_plain(incident['title'])}** on `{_code(fold(incident['nodes']))}`: "
+            f"- **{plain(incident['title'])}** on {code(fold(incident['nodes']))}: "
             f"{IMPACT[incident['impact']]}{cost}, owner: {incident['owner']}\n"
-            f"  - next: {_plain(incident['next'])}\n"
+            f"  - next: {prose(incident['next'])}\n"
         )
     return "".join(pieces)
 
@@ -114,20 +115,11 @@ def document(report: Mapping[str, Any], layout: str) -> str:
         for (phase, reason), names in without_answer(report["nodes"]).items()
     ]
     if layout == "md":
-        mute = "".join(f"- **no answer** from `{_code(names)}`: {_plain(reason)}\n" for names, reason in silent)
-        return f"**{_plain(verdict)}**\n\n{mute}{markdown(report, numbers)}"
+        mute = "".join(f"- **no answer** from {code(names)}: {plain(reason)}\n" for names, reason in silent)
+        return f"**{plain(verdict)}**\n\n{mute}{markdown(report, numbers)}"
     status = {0: "pass", 1: "fail"}.get(report["exit_status"], "unknown")
     rows = [(status, "-", verdict), *(("unknown", names, f"no answer: {one_line(reason)}") for names, reason in silent)]
     return "".join(f"-\t{status}\t-\t-\t{names}\t{text}\n" for status, names, text in rows) + lines(report, numbers)
-
-
-def _plain(text: str) -> str:
-    """Escape text so that Markdown shows it unchanged."""
-    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|!~" else sign for sign in one_line(text))
-
-
-def _code(text: str) -> str:
-    return one_line(text).replace("`", "'")
 
 
 def _full(report: Mapping[str, Any], number: int) -> list[Part]:

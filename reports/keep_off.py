@@ -71,14 +71,14 @@ def excluded(report: Document) -> tuple[Excluded, ...]:
 
 
 def remarks(report: Document) -> Iterator[str]:
-    """Yield remarks on nodes that are left out, and on causes on all nodes."""
+    """Yield remarks on nodes that are left out, and on failures that exclude none."""
     if names := left_out(report):
         yield f"warning: {names}"
     yield from (f"note: {note}" for note in notes(report))
 
 
 def notes(report: Document) -> Iterator[str]:
-    """Yield notes on causes on all nodes."""
+    """Yield notes on failures that exclude all nodes or none."""
     reasons = _reasons(report)
     if len(reasons) == len(report["nodes"]) > 1:
         shared = sorted(set.intersection(*(set(numbers) for numbers, *_ in reasons.values())))
@@ -90,6 +90,15 @@ def notes(report: Document) -> Iterator[str]:
         yield f"on all nodes{which}, so no node is excluded for it: {title}"
     if len(reasons) < len(_all_reasons(report)):
         yield "every node has a fault, so faults that only slow jobs down exclude none"
+    ties = dict.fromkeys(finding["message"] for finding in report["findings"] if _is_tie(finding))
+    if ties:
+        more = f" (and {len(ties) - 1} more)" if len(ties) > 1 else ""
+        yield f"which value is right is unknown, so no node is excluded for it: {short(next(iter(ties)), 100)}{more}"
+
+
+def _is_tie(finding: Document) -> bool:
+    """Return whether nodes differ in what jobs need, and the right value is unknown."""
+    return bool(finding["status"] == "fail" and finding.get("gating", True) and finding.get("undecided"))
 
 
 def _everywhere(report: Document) -> set[int]:

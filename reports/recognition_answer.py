@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from preflight.reports.markdown import code, plain, prose
 from preflight.reports.sanitize import one_line
 
 #: Statuses, the worst first.
@@ -191,8 +192,8 @@ def _suggested(document: Mapping[str, Any]) -> str:
 def markdown(document: Mapping[str, Any], missing: str) -> str:
     """Return the document as Markdown."""
     verdict = answer(document, missing)
-    lines = [f"**{verdict.status.upper()}** {_escaped(verdict.verdict)} {_escaped(verdict.rest)}".rstrip()]
-    lines += ["", f"Next: {_code(verdict.command) if verdict.command else _escaped(verdict.step)}"]
+    lines = [f"**{verdict.status.upper()}** {plain(verdict.verdict)} {plain(verdict.rest)}".rstrip()]
+    lines += ["", f"Next: {code(verdict.command) if verdict.command else prose(verdict.step)}"]
     urgent = [pair for pair in findings(document) if pair[1]["status"] != "pass"]
     if urgent:
         lines.append("")
@@ -203,9 +204,9 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
     grouped.sort(key=lambda pair: _ORDER.index(pair[1][0]["status"]))
     for source, same in grouped[:_MOST_LISTED]:
         finding = same[0]
-        lines.append(f"- **{finding['status']}** {_escaped(one_message(same))} ({_code(finding['check'])}, "
-                     f"{_escaped(source)})")  # fmt: skip
-        lines += [f"  - {label}: {_code(finding[key]) if key == 'pairs' else _escaped(finding[key])}"
+        lines.append(f"- **{finding['status']}** {plain(one_message(same))} ({code(finding['check'])}, "
+                     f"{plain(source)})")  # fmt: skip
+        lines += [f"  - {label}: {prose(finding[key]) if key == 'fix' else plain(finding[key])}"
                   for label, key in (("found", "found"), ("expected", "expected"), ("next", "fix"))
                   if finding.get(key)]  # fmt: skip
     if len(grouped) > _MOST_LISTED:
@@ -214,22 +215,11 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
     for source in document["sources"]:
         for part in source["parts"]:
             first, last = part["lines"]
-            lines.append(f"- {_escaped(source['name'])}, lines {first}-{last}: {_code(part['kind'])}, "
-                         f"{_escaped(part['summary'])}")  # fmt: skip
+            lines.append(f"- {plain(source['name'])}, lines {first}-{last}: {code(part['kind'])}, "
+                         f"{plain(part['summary'])}")  # fmt: skip
         if not source["parts"]:
             guess = source.get("guess") or {}
-            looks = f"; it looks like {_escaped(guess['looks_like'])}" if guess.get("looks_like") else ""
-            run = ", ".join(_code(command) for command in guess.get("run", ()))
-            lines.append(f"- {_escaped(source['name'])}: not recognised{looks}. Paste the output of: {run}")
+            looks = f"; it looks like {plain(guess['looks_like'])}" if guess.get("looks_like") else ""
+            run = ", ".join(code(command) for command in guess.get("run", ()))
+            lines.append(f"- {plain(source['name'])}: not recognised{looks}. Paste the output of: {run}")
     return "\n".join(lines) + "\n"
-
-
-def _escaped(text: object) -> str:
-    """Escape Markdown and chat markup, and disable mentions and links."""
-    plain = one_line(str(text))
-    plain = re.sub(r"([\\*_{}\[\]<>#|~])", r"\\\1", plain)
-    return plain.replace("`", "'").replace("@", "@\u200b").replace("://", ":\u200b//")
-
-
-def _code(text: object) -> str:
-    return "`" + one_line(str(text)).replace("`", "'") + "`"

@@ -99,9 +99,10 @@ def _next_step(port: Port) -> str:
     if port.physical_state == "Disabled" and port.netdev and _INTERFACE.fullmatch(port.netdev):
         return f"`ip link set {port.netdev} up`; if it stays down, look for the service or the switch that disables it."
     if port.physical_state in ("Polling", "LinkErrorRecovery") and _INTERFACE.fullmatch(port.device):
+        table = "with `iblinkinfo`" if port.infiniband else "in the switch's LLDP table"
         return (
-            f"`mlxlink -d {port.device} -m` shows light and errors, `iblinkinfo` or the switch's LLDP table the switch "
-            "port: reseat or replace the cable or module, and check that the switch port is enabled."
+            f"Look for light and errors with `mlxlink -d {port.device} -m`, and for the switch port {table}; reseat or "
+            "replace the cable or module, and check that the switch port is enabled."
         )
     if port.state in ("INIT", "ARMED") and port.infiniband:
         return "`sminfo` shows whether a subnet manager answers: start opensm or UFM; else look for its errors."

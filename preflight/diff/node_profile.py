@@ -19,6 +19,7 @@ Read = Callable[[NodeFacts, Site], "str | float | None"]
 #: Values that checks without such a table compare across nodes.
 _MORE: tuple[tuple[str, Read], ...] = (
     ("NVIDIA driver", lambda node, site: node.driver.version if node.gpus_on_bus else None),
+    ("GPUs on the PCI bus", lambda node, site: "; ".join(gpu.address for gpu in node.gpus_on_bus) or None),
     ("RDMA devices", lambda node, site: f"{len(node.rdma_devices)}"),
     ("ports that are up", lambda node, site: f"{sum(port.active for port in node.rdma_ports)}"),
     ("RDMA MTU", lambda node, site: several(port.active_mtu for port in node.rdma_ports if port.active)),

@@ -15,7 +15,7 @@ from preflight.archive.directory import save
 from preflight.cli.app import main
 from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.plugin_fixture import record
-from tests.support.machines import hgx_h100
+from tests.support.machines import evidence, hgx_h100
 from tests.support.machines.fleet import fleet
 from tests.unit.judge.test_waivers import DOWN
 
@@ -72,6 +72,17 @@ def test_values_that_were_changed_are_folded(tmp_path: Path) -> None:
     assert value["after"] == "6.8.0-99-generic"
     assert value["nodes"] == ["gpu001", "gpu002", "gpu003"]
     assert "  gpu[001-003]  kernel release: " in text(good, other)
+
+
+def test_another_lost_gpu_is_a_change(tmp_path: Path) -> None:
+    """The number of GPUs is the same: one came back, and another one was lost."""
+    key = "dir:/sys/bus/pci/devices"
+    bus = evidence(hgx_h100("x"))["records"][key]["entries"]
+    sides = []
+    for lost in ("0000:43:00.0", "0000:1b:00.0"):
+        left = {address: entry for address, entry in bus.items() if address != lost}
+        sides.append(run(tmp_path / lost[5:7], changed={"gpu001": {key: {"status": "ok", "entries": left}}}))
+    assert "  gpu001  GPUs on the PCI bus: 0000:1b:00.0 -> 0000:43:00.0\n" in text(*sides)
 
 
 def test_an_unreadable_value_did_not_change(tmp_path: Path) -> None:

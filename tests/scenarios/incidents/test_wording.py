@@ -32,7 +32,7 @@ WORDING = {
     ),
     "port down": (
         "mlx5_5:1 is DOWN/Polling, expected ACTIVE/LinkUp: no light, bad cable or peer off", "slows-job", "network",
-        "`mlxlink -d mlx5_5 -m` shows light and errors, `iblinkinfo` or the switch's LLDP table the switch port: "
+        "Look for light and errors with `mlxlink -d mlx5_5 -m`, and for the switch port in the switch's LLDP table; "
         "reseat or replace the cable or module, and check that the switch port is enabled.",
     ),
     "slow port": (

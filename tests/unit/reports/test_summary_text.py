@@ -120,7 +120,10 @@ def test_show(tmp_path: Path) -> None:
     assert run("show", "--bad", *source) == "gpu[002-008]\n"
     assert run("show", "--by", "owner", *source).index("network") > 0
     assert "no leaf known" in run("show", "--by", "leaf", *source)
-    assert "owner: network" in run("show", "4", *source, "--format", "md")
+    ticket = run("show", "4", *source, "--format", "md")
+    assert "**mlx5\\_5:1 is DOWN" in ticket  # no emphasis
+    assert "errors with `mlxlink -d mlx5_5 -m`, and" in ticket  # a command that can be copied
+    assert "owner: network" in ticket
     for words in (("99", *source), ("nope", *source), ("1", "--from", str(tmp_path / "no"))):
         run("show", *words, expect=(2,))
 
