@@ -22,21 +22,21 @@ _HEAD = """\
 
 <!-- Written by python -m tests.support.checklist_page from preflight/checklist: change the items there. -->
 
-Four documents on AI fabrics ask an operator to confirm {items} items. `preflight checklist DIR` answers them from
-saved evidence, and so do the HTML page and the JSON of every report. This page lists what each item asks, which checks
+Five checklists on AI fabrics ask an operator to confirm {items} items. `preflight checklist DIR` answers them from
+saved evidence, as do the HTML page and the JSON of every report. This page lists what each item asks, which checks
 answer it, and what is not answered yet.
 
-Each item is broken into questions. A question takes the worst result of its checks, and is unknown until all of them
-ran. An item takes the worst result of its questions: fail > unknown > warn > pass > skip. So an open question keeps its
-item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE, and *in a container*
-outside containers. *needs* names the input or the declaration in the cluster file without which a check cannot answer.
-`preflight explain CHECK` prints the page of a check.
+Each item consists of questions. A question has the worst result of its checks, and is unknown until all of them ran. An
+item has the worst result of its questions: fail > unknown > warn > pass > skip. So an item with an open question cannot
+pass, unless the question does not apply: questions marked *RoCE only* are skipped if no compute port is RoCE, and those
+marked *in a container* outside containers. *needs* names the input, or the declaration in the cluster file, without
+which a check cannot answer. `preflight explain CHECK` prints the page of a check.
 
 The last column shows how much of an item is answered:
 
 - **fully**: every question has checks.
-- **partly**: some questions have no check, and the column before shows what is missing; or all have checks, but the
-  answer covers only the evidence that *within* names, as every report also states.
+- **partly**: some questions have no check, and the previous column shows what is missing; or all have checks, but the
+  answer covers only the evidence that *within* names. Every report states this as well.
 - **open**: no question has a check.
 
 {counts}
@@ -83,12 +83,12 @@ class Note:
 NOTES = (
     Note(
         "FP-LAT-4", "nccl-tests.curve/smooth", "unknown",
-        "is unknown for a smooth curve if the cluster file names no good run. If it names one, the curve passes "
+        "is unknown for a smooth curve if the cluster file names no reference run. If it names one, the curve passes "
         "(`nccl-tests.curve/as-the-good-run`) or fails (`nccl-tests.curve/half-of-the-good-run`).",
     ),
     Note(
         "FP-LAT-4", "nccl-tests.curve/as-the-good-run", "pass",
-        "passes against the good run that the cluster file names.",
+        "passes if the curve matches the reference run that the cluster file names.",
     ),
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ def page() -> str:
             lines += _rows(item)
         lines.append("")
     lines.append("## Answers that depend on the cluster file\n")
-    lines.append("These fixtures show items whose result depends on a declaration:\n")
+    lines.append("These test fixtures show an item whose result depends on a declaration:\n")
     lines += [f"- {note.item} (`fixtures/{note.fixture}.json`) {note.text}" for note in NOTES]
     return "\n".join(lines) + "\n"
 
