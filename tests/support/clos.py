@@ -308,9 +308,9 @@ class Clos:
         yield "date.counter_2", "Sat Nov 21 03:01:00 UTC 2026\n"
 
 
-def sonic_session(clos: Clos, name: str) -> str:
-    """Return a terminal session in which the databases of a switch are printed."""
-    files, prompt = dict(clos.dumps(name)), f"admin@{name}:~$ "
+def sonic_session(name: str, files: Mapping[str, str]) -> str:
+    """Return a terminal session in which the dumps of a switch are printed."""
+    prompt = f"admin@{name}:~$ "
     text = ""
     for database in ("CONFIG_DB", "APPL_DB", "STATE_DB"):
         text += f"{prompt}sonic-db-dump -n {database} -y\n{files[f'{database}.json']}\n"

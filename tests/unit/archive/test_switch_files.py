@@ -51,7 +51,7 @@ def test_a_techsupport_is_a_document_with_two_readings(tmp_path: Path, packed: b
 
 def test_a_pasted_session_is_the_document_of_its_databases(tmp_path: Path) -> None:
     clos = Clos()
-    (tmp_path / "pasted.txt").write_text(text := sonic_session(clos, "leaf1"))
+    (tmp_path / "pasted.txt").write_text(text := sonic_session("leaf1", dict(clos.dumps("leaf1"))))
     (pasted,) = switch_documents([tmp_path / "pasted.txt"])
     (saved,) = switch_documents([archive(tmp_path / "x.tar.gz", clos.dumps("leaf1"))])
     assert (pasted.node, pasted.kind, pasted.platform) == ("leaf1", SWITCH, "sonic")
@@ -64,7 +64,8 @@ def test_a_pasted_session_is_the_document_of_its_databases(tmp_path: Path) -> No
 
 
 def test_a_session_without_dates_has_no_window(tmp_path: Path) -> None:
-    (tmp_path / "pasted.txt").write_text(re.sub(r".*date\n.*\n", "", sonic_session(Clos(), "leaf1")))
+    text = sonic_session("leaf1", dict(Clos().dumps("leaf1")))
+    (tmp_path / "pasted.txt").write_text(re.sub(r".*date\n.*\n", "", text))
     facts = sonic.facts(*switch_documents([tmp_path / "pasted.txt"]))
     assert facts.second
     assert facts.window_s is None

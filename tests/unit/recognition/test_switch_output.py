@@ -70,7 +70,7 @@ def test_what_the_kernel_does_not_show_is_unknown_for_the_reason_of_its_platform
 @pytest.mark.parametrize(("low", "status"), [("1000000", "pass"), ("3000000", "fail")])
 def test_a_session_of_sonic_is_judged_as_its_databases(tmp_path: Path, low: str, status: str) -> None:
     clos = Clos().set("leaf3", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold=low)
-    (part,) = parts(tmp_path, sonic_session(clos, "leaf3"))
+    (part,) = parts(tmp_path, sonic_session("leaf3", dict(clos.dumps("leaf3"))))
     assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == ("sonic session", "leaf3", 8)
     assert [item for item in statuses(part) if item[0] == "switch.ecn"] == [("switch.ecn", status)]
     assert ("switch.lossless-drops", "pass") in statuses(part)
