@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from preflight.checks.switch.common import each_switch, judged_ports, listed, place_of
 from preflight.checks.switch.settings import without_dcqcn
 from preflight.expectations.switches_table import EthernetSite
-from preflight.facts.switch.ethernet import Ethernet
-from preflight.facts.switch.model import PriorityGroup, SwitchFacts
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
+from preflight.facts.switch.model import PriorityGroup, SwitchFacts, SwitchPort
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Maximum ratio of the lossless ports' headroom to the shared pool. A judgement call; SONiC's default is 2.
@@ -136,10 +136,11 @@ def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     PFC on a port with a lossy buffer pauses too late: packets are dropped although every port shows PFC.
 
     ## Verdicts
-    A lossless priority whose group has a profile without headroom fails, and so does one that is mapped to a group
-    without a profile while another group of the port has headroom, if RoCE uses that priority. If ports share a
-    headroom pool, and the total headroom of the ports in use exceeds four times the pool, the switch warns; a smaller
-    excess passes, because ports rarely all pause at once. `switch.headroom` reports a group without a profile.
+    A lossless priority whose group has a profile without headroom fails. If RoCE uses the priority, one that is mapped
+    to a group without a profile, while another group of the port has headroom, fails as well, and so does one without a
+    buffer at a cable to a known device, while other ports have headroom. Any other priority whose buffer is not shown
+    is unknown. If ports share a headroom pool, and the total headroom of the ports in use exceeds four times the pool,
+    the switch warns; a smaller excess passes, because ports rarely all pause at once.
 
     ## False alarms
     Switches on which few ports carry RoCE, although PFC is enabled on all of them.
@@ -158,6 +159,8 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
     shared: dict[str, int] = {}
     sharing: dict[str, list[str]] = {}
     elsewhere: dict[tuple[int, int], list[str]] = {}
+    without: dict[tuple[int, int], list[str]] = {}
+    blank: dict[int, list[str]] = {}
     with_headroom = {port for (port, _), group in switch.groups.items() if group.xoff}
     for port, priority in judged_ports(net, switch, site):
         number = switch.group(port.name, priority)
@@ -166,6 +169,10 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
             used = site.priority == priority or len(port.pfc or ()) == 1  # others may have no traffic
             if used and number != priority and port.name in with_headroom:
                 elsewhere.setdefault((priority, number), []).append(port.name)
+            elif used and with_headroom and _is_bare(net, switch, port, number):
+                without.setdefault((priority, number), []).append(port.name)
+            elif port.up is not False:
+                blank.setdefault(priority, []).append(port.name)
         elif group.xoff is None:
             wrong.setdefault((priority, group.profile), []).append(port.name)
         elif port.up is not False and (group.size or 0) < (group.xon or 0) + group.xoff:
@@ -183,6 +190,15 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
             found=f"group {number}", expected="the group with headroom", evidence=keys,
             fix="map the traffic class to that group: TC_TO_PRIORITY_GROUP_MAP",
         ).with_parts(*(place_of(switch, name, priority) for name in names))  # fmt: skip
+    for (priority, number), names in without.items():
+        yield failed(
+            f"{switch.name} {listed(names)}: the lossless priority {priority} has no buffer (priority group {number}), "
+            f"but that of other ports has headroom", subject=switch.name, found="no buffer",
+            expected="a profile with xoff", evidence=keys,
+        ).with_parts(*(place_of(switch, name, priority) for name in names))  # fmt: skip
+    for priority, names in blank.items():
+        yield unknown(f"{switch.name} {listed(names)}: the buffer of the lossless priority {priority} is not shown",
+                      subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip
     for pool, wanted in shared.items():
         has = switch.pools.get(pool, {}).get("xoff")
         if has and wanted > _SHARED_BY * has:
@@ -191,6 +207,12 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
                 f"that {pool} shares", subject=switch.name, found=f"{wanted} bytes",
                 expected=f"at most {_SHARED_BY:g} times {has} bytes", evidence=[*keys, switch.key("pools")],
             ).with_parts(*sharing[pool])  # fmt: skip
+
+
+def _is_bare(net: Ethernet, switch: SwitchFacts, port: SwitchPort, group: int) -> bool:
+    """Return whether the port of a known cable has no buffer for a priority group."""
+    in_use = port.up is not False and CableEnd(switch.name, port.name, True) in net.far_ends
+    return in_use and switch.buffered is not None and (port.name, group) not in switch.buffered
 
 
 @check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from preflight.checks.switch.common import listed, unread, unusable
+from preflight.checks.switch.common import judged_ports, listed, unread, unusable
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.counter_catalogue import CounterKind
@@ -69,14 +69,14 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
     """
-    results = _without_pauses(net)
+    results = _without_pauses(net, site)
     yield from results
     roots = [root for root in pause.roots(net, site.priority) if root.kind != pause.NIC_STORM]
     for root in roots:
         yield _root(net, root, site)
     strange = [finding for switch in net.switches for finding in _of_other_priorities(net, switch)]
     yield from strange
-    if not roots and not strange and len(results) < len(net.switches):
+    if not roots and not strange and len({result.subject for result in results}) < len(net.switches):
         yield passed("no port of the switches was paused for 0.1% of the window",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
@@ -105,11 +105,11 @@ def _of_other_priorities(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding
         )
 
 
-def _without_pauses(net: Ethernet) -> list[Finding]:
+def _without_pauses(net: Ethernet, site: EthernetSite) -> list[Finding]:
     """Report switches whose pauses are unknown."""
     results: list[Finding] = []
     for switch in net.switches:
-        results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
+        results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(net, switch, site)]
     return results
 
 
@@ -156,26 +156,27 @@ def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     A node whose operating system has crashed, until it is restarted.
     """
-    results = _without_pauses(net)
+    results = _without_pauses(net, site)
     yield from results
     storms = [root for root in pause.roots(net, site.priority) if root.kind == pause.NIC_STORM]
     for root in storms:
         yield _root(net, root, site)
-    if not storms and len(results) < len(net.switches):
+    if not storms and len({result.subject for result in results}) < len(net.switches):
         yield passed("no host pauses its port for half of the window without load",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 
-def _uncounted(switch: SwitchFacts) -> Iterator[Finding]:
-    """Yield *unknown* for a switch that counts no pauses of its lossless priorities."""
-    blank = [
-        port.name
-        for port in switch.lossless.values()
-        if (counters := switch.first.ports.get(port.name)) is None
-        or all(counters.pfc_rx[n] is None and counters.paused_us[n] is None for n in port.pfc or ())
-    ]
-    if blank:
-        yield unknown(f"{switch.name} {listed(blank)}: pauses are not counted", subject=switch.name,
+def _uncounted(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
+    """Yield *unknown* for ports whose pauses are not known."""
+    blank: dict[str, list[str]] = {}
+    for port, priority in judged_ports(net, switch, site):
+        counters = switch.first.ports.get(port.name)
+        if port.up is not False and not pause.is_measured(port, counters, priority):
+            counted = counters is not None and counters.pfc_rx[priority] is not None
+            why = "the speed is not shown, so the time of pauses is not known" if counted else "pauses are not counted"
+            blank.setdefault(why, []).append(port.name)
+    for why, names in blank.items():
+        yield unknown(f"{switch.name} {listed(list(dict.fromkeys(names)))}: {why}", subject=switch.name,
                       evidence=[switch.key("port counters")], fix=switch.remedy)  # fmt: skip
 
 

@@ -643,6 +643,63 @@ def test_a_lossless_priority_in_a_lossy_buffer_is_one_failure() -> None:
     assert [check for status, check, _ in judged if status == "fail"] == ["switch.buffer-pools"]
 
 
+NO_BUFFER: dict[str, tuple[Fault, str]] = {
+    "in no table": (lambda clos: None, "fail"),
+    "computed by the buffer manager": (
+        lambda clos: clos.set("leaf1", "APPL_DB", "BUFFER_PG_TABLE:Ethernet8:3",
+                              profile="pg_lossless_400000_40m_profile"), ""),
+    "computed, with a profile that is not shown": (
+        lambda clos: clos.set("leaf1", "APPL_DB", "BUFFER_PG_TABLE:Ethernet8:3", profile="NULL"), "unknown"),
+    "at a port that is down": (
+        lambda clos: clos.set("leaf1", "APPL_DB", "PORT_TABLE:Ethernet8", oper_status="down"), ""),
+    "at a port to a device that is not known": (
+        lambda clos: [clos.heard.pop("gpu002"), clos.drop("leaf1", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet8")],
+        "unknown"),
+    "at all ports of the switch": (
+        lambda clos: [clos.drop("leaf1", "CONFIG_DB", f"BUFFER_PG|Ethernet{n * 8}|3") for n in range(8) if n != 1],
+        "unknown"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", NO_BUFFER)
+def test_a_lossless_priority_without_a_buffer(where: str) -> None:
+    change, status = NO_BUFFER[where]
+    clos = Clos()
+    clos.drop("leaf1", "CONFIG_DB", "BUFFER_PG|Ethernet8|3")
+    change(clos)
+    judged = report(clos)
+    assert [entry for entry in bad(judged) if entry[1] == "switch.buffer-pools"] == (
+        [(status, "switch.buffer-pools", "leaf1")] if status else []
+    )
+    if status == "fail":
+        assert {entry[:2] for entry in bad(judged)} == {
+            ("fail", "switch.buffer-pools"), ("unknown", "switch.headroom"),
+        }  # fmt: skip
+        assert len(judged["incidents"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("lacks", "words"), [("counters", "pauses are not counted"), ("speed", "the speed is not shown")]
+)
+def test_ports_with_an_unknown_pause_time_do_not_pass(lacks: str, words: str) -> None:
+    """Frames are counted, but not their time: without the speed, they have no upper bound."""
+    clos = Clos()
+    for later in (False, True):
+        row = clos.counters("leaf1", "Ethernet8", later=later)
+        del row["SAI_PORT_STAT_PFC_3_RX_PAUSE_DURATION_US"]
+        if lacks == "counters":
+            del row["SAI_PORT_STAT_PFC_3_RX_PKTS"]
+    checks = [check for check in CHECKS if check.id == "fabric.pause-root"]
+    if lacks == "speed":
+        assert bad(judge(clos.evidences(), checks, SITE)) == []
+        clos.set("leaf1", "APPL_DB", "PORT_TABLE:Ethernet8", speed=None)
+        clos.set("leaf1", "STATE_DB", "PORT_TABLE|Ethernet8", speed=None)
+        clos.set("leaf1", "CONFIG_DB", "PORT|Ethernet8", speed=None)
+    judged = judge(clos.evidences(), checks, SITE)
+    assert bad(judged) == [("unknown", "fabric.pause-root", "leaf1")]
+    assert words in str(judged["findings"])
+
+
 def test_a_spine_without_evidence_is_unknown_and_named() -> None:
     clos = Clos().without("spine1").pause("leaf1", "Ethernet32", 0.2)
     judged = bad(report(clos))

@@ -880,6 +880,7 @@ _value("switch.eos.facts", _eos_records(), call=lambda value: eos.facts(_of_swit
 _value("switch.values.as_object", "{}")
 _value("switch.values.as_text", '"up"')
 _value("switch.values.as_number", "7")
+_value("switch.values.number_in", '"7"')
 _value("switch.values.as_decimal", "-1.5")
 _text("switch.eos.dotted_address", "0200.5e10.0001", "Ethernet1/1")
 _text("parsers.switch.show_commands.record_of", NxosLeaf().texts()["show version"],

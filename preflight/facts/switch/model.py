@@ -199,6 +199,8 @@ class SwitchFacts:
     keys: Mapping[str, str]
     gaps: Mapping[str, str]
     remedy: str  # how to collect what is missing
+    #: Ports and priority groups that have a buffer of their own; None: some of them may not be shown.
+    buffered: frozenset[tuple[str, int]] | None = None
     began: float | None = None  # time of the first reading, seconds since 1970; None: not recorded
 
     def key(self, part: str) -> str:

@@ -13,7 +13,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts import port_stalls
 from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
-from preflight.facts.switch.model import SwitchFacts, growth
+from preflight.facts.switch.model import PortCounters, SwitchFacts, SwitchPort, growth
 
 #: Share of the window at which a port counts as paused; share of its rate at which an egress port counts as full;
 #: for a storm, minimum share of the window paused, and maximum load. Only the last two have a source (SIGCOMM 2016,
@@ -98,12 +98,17 @@ def _waits(net: Ethernet, priority: int | None) -> _Waits:
 
 
 def counts_pauses(net: Ethernet, end: CableEnd) -> bool:
-    """Return whether an end is a switch port whose received pauses are counted."""
+    """Return whether an end is a switch port that shows for how long it was paused."""
     port = net.port(end)
     counters = net.by_name[end.device].first.ports.get(end.port) if port else None
-    if port is None or port.pfc is None or counters is None:
+    return port is not None and port.pfc is not None and all(is_measured(port, counters, n) for n in port.pfc)
+
+
+def is_measured(port: SwitchPort, counters: PortCounters | None, priority: int) -> bool:
+    """Return whether the time of pauses, or an upper bound, is known."""
+    if counters is None:
         return False
-    return all(counters.pfc_rx[n] is not None or counters.paused_us[n] is not None for n in port.pfc)
+    return counters.paused_us[priority] is not None or bool(port.speed_gbps and counters.pfc_rx[priority] is not None)
 
 
 def _at_host(net: Ethernet, cable: EthernetCable, way: str, priority: int | None) -> PausedPort | None:
@@ -126,16 +131,16 @@ def all_known(net: Ethernet, switch: SwitchFacts) -> bool:
 
 
 def _counted_beyond(net: Ethernet, far: CableEnd | None) -> bool:
-    """Return whether a device counts the pauses that it sent.
-
-    A switch that counts received pauses counts sent ones as well.
-    """
+    """Return whether a device counts the pauses that it sent."""
     if far is None:
         return False
-    if far.is_switch:
-        return counts_pauses(net, far)
-    counted = cable_ends.grown(net, far)
-    return counted is not None and bool(counted.matching("tx_prio[0-7]_pause"))
+    if not far.is_switch:
+        counted = cable_ends.grown(net, far)
+        return counted is not None and bool(counted.matching("tx_prio[0-7]_pause"))
+    port, sent = net.port(far), net.by_name[far.device].first.ports.get(far.port)
+    if port is None or port.pfc is None or sent is None or not port.speed_gbps:
+        return False
+    return all(sent.pfc_tx[n] is not None for n in port.pfc)
 
 
 def _stranger(switch: SwitchFacts, port: str) -> str:

@@ -8,25 +8,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from preflight.evidence.document import Evidence, EvidenceError, Record
 from preflight.facts.steps_in_window import seconds_since_1970
 from preflight.facts.switch.model import (
     BgpSession,
-    Counters,
-    GroupCounters,
     Heard,
     Optics,
     PfcWatchdog,
-    PortCounters,
     PriorityGroup,
     QosMaps,
-    QueueCounters,
     QueueMarking,
     SwitchFacts,
     SwitchPort,
 )
+from preflight.facts.switch.sonic_counters import judged_queues, readings
+from preflight.facts.switch.values import number_in
 
 Table = Mapping[str, Mapping[str, str]]
 
@@ -48,10 +45,9 @@ KEYS = {
 _POLLED = {"PORT": ("port", 1000), "QUEUE": ("queue", 10_000), "PG_DROP": ("group", 10_000),
            "WRED_ECN_QUEUE": ("marks", 10_000)}  # fmt: skip
 
-_LENGTH = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)m")
-_PORTS = ("SAI_PORT_STAT_PFC_{}_RX_PKTS", "SAI_PORT_STAT_PFC_{}_TX_PKTS")
-_PAUSED, _ESTIMATED = "SAI_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US", "EST_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US"
+_APPLIED_GROUPS = "redis:APPL_DB BUFFER_PG_TABLE"
 
+_LENGTH = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)m")
 
 #: Times above this are seconds since 1970, not since a start of the switch.
 _LONG_AGO = 1e9
@@ -65,15 +61,16 @@ def facts(evidence: Evidence) -> SwitchFacts:
     tables = _Tables(evidence)
     ports = _ports(tables)
     maps = dict(_maps(tables, ports))
-    first, second, window_s = _readings(tables, _judged_queues(ports, maps))
+    counters = [tables.record(KEYS[f"{what} counters"]) for what in ("port", "queue", "group")]
+    first, second, window_s = readings(counters, tables.record(KEYS["ports"]), judged_queues(ports, maps))
     about = tables["redis:CONFIG_DB DEVICE_METADATA"].get("localhost", {})
     return SwitchFacts(
         name=evidence.node, system_name=about.get("hostname", ""), platform=evidence.platform,
         model=about.get("hwsku", ""), chassis=about.get("mac", ""),
-        ports=ports, ecn=dict(_ecn(tables)), groups=dict(_groups(tables)),
+        ports=ports, ecn=dict(_ecn(tables)), groups=dict(_groups(tables)), buffered=_buffered(tables),
         pools=_pools(tables), hash_seed=tables[KEYS["hash"]].get("switch", {}).get("ecmp_hash_seed"),
         maps=maps, watchdogs=dict(_watchdogs(tables)),
-        watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
+        watchdog_poll_ms=number_in(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
         bgp=dict(_bgp(tables)), first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
         remedy=REMEDY, began=_began(evidence, tables.record(KEYS["port counters"])),
@@ -120,10 +117,6 @@ class _Tables:
         return record
 
 
-def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 21 else None
-
-
 def _decimal(text: str | None) -> float | None:
     try:
         value = float(text) if text is not None and len(text) < 40 else None
@@ -165,17 +158,17 @@ def _ports(tables: _Tables) -> dict[str, SwitchPort]:
         if re.fullmatch(r"Ethernet[0-9]{1,5}", name):
             row = {**settings.get(name, {}), **applied.get(name, {})}
             state = states.get(name, {})
-            speed = _number(state.get("speed")) or _number(row.get("speed"))
+            speed = number_in(state.get("speed")) or number_in(row.get("speed"))
             length = _LENGTH.fullmatch(cables.get(name, ""))
             fec = state.get("fec", row.get("fec"))
             ports[name] = SwitchPort(
-                name, row.get("alias", ""), speed / 1000 if speed else None, _number(row.get("mtu")),
+                name, row.get("alias", ""), speed / 1000 if speed else None, number_in(row.get("mtu")),
                 fec if fec in ("rs", "fc", "none") else None,
                 _is_up(row.get("admin_status")), _is_up(row.get("oper_status")),
                 float(length[1]) if length else None,
                 None if "pfc" in tables.gaps else _numbers(qos.get(name, {}).get("pfc_enable", "")),
                 _heard(heard.get(name)), len(lanes.split(",")) if (lanes := row.get("lanes")) else None,
-                _number(row.get("subport")),
+                number_in(row.get("subport")),
             )  # fmt: skip
     return ports
 
@@ -222,7 +215,7 @@ def _maps(tables: _Tables, ports: Iterable[str]) -> Iterator[tuple[str, QosMaps]
 def _map(row: Mapping[str, str] | None) -> Mapping[int, int] | None:
     if not row:
         return None
-    pairs = ((_number(key), _number(value)) for key, value in row.items())
+    pairs = ((number_in(key), number_in(value)) for key, value in row.items())
     return {key: value for key, value in pairs if key is not None and value is not None}
 
 
@@ -233,7 +226,7 @@ def _ecn(tables: _Tables) -> Iterator[tuple[tuple[str, int], QueueMarking]]:
         if (profile := profiles.get(name)) is not None:
             yield (port, queue), QueueMarking(
                 name, profile.get("ecn", "ecn_none") in ("ecn_all", "ecn_green", "ecn_green_yellow", "ecn_green_red"),
-                *(_number(profile.get(f"green_{what}"))
+                *(number_in(profile.get(f"green_{what}"))
                   for what in ("min_threshold", "max_threshold", "drop_probability")),
             )  # fmt: skip
 
@@ -241,31 +234,46 @@ def _ecn(tables: _Tables) -> Iterator[tuple[tuple[str, int], QueueMarking]]:
 def _groups(tables: _Tables) -> Iterator[tuple[tuple[str, int], PriorityGroup]]:
     """Yield the priority groups; an applied profile overrides a configured one."""
     profiles = {**tables[KEYS["profiles"]], **tables["redis:APPL_DB BUFFER_PROFILE_TABLE"]}
-    for table in (tables[KEYS["groups"]], tables["redis:APPL_DB BUFFER_PG_TABLE"]):
+    for place, row in _group_rows(tables):
+        name = re.split(r"[|:]", _named(row.get("profile", "")))[-1]
+        profile = profiles.get(name)
+        if profile is not None:
+            numbers = (_integer(profile.get(what)) for what in ("xoff", "xon", "size", "dynamic_th", "static_th"))
+            yield place, PriorityGroup(name, _named(profile.get("pool", "")), *numbers)
+
+
+def _buffered(tables: _Tables) -> frozenset[tuple[str, int]] | None:
+    """Return the ports and groups with a buffer.
+
+    Its profile may be unknown. None if some may not be shown.
+    """
+    places = frozenset(place for place, _ in _group_rows(tables))
+    return None if {"groups", _APPLIED_GROUPS} & set(tables.gaps) else places
+
+
+def _group_rows(tables: _Tables) -> Iterator[tuple[tuple[str, int], Mapping[str, str]]]:
+    """Yield the configured rows, then the applied or computed ones."""
+    for table in (tables[KEYS["groups"]], tables[_APPLIED_GROUPS]):
         for port, group, row in _spread(table):
-            name = re.split(r"[|:]", _named(row.get("profile", "")))[-1]
-            profile = profiles.get(name)
-            if profile is not None:
-                numbers = (_integer(profile.get(what)) for what in ("xoff", "xon", "size", "dynamic_th", "static_th"))
-                yield (port, group), PriorityGroup(name, _named(profile.get("pool", "")), *numbers)
+            yield (port, group), row
 
 
 def _integer(text: str | None) -> int | None:
     negative = text is not None and text.startswith("-")
-    number = _number(text[1:] if text and negative else text)
+    number = number_in(text[1:] if text and negative else text)
     return -number if number is not None and negative else number
 
 
 def _pools(tables: _Tables) -> dict[str, dict[str, int | None]]:
     """Return size and shared headroom of each pool, as applied or configured."""
     rows = {**tables["redis:CONFIG_DB BUFFER_POOL"], **tables[KEYS["pools"]]}
-    return {name: {field: _number(row.get(field)) for field in ("size", "xoff")} for name, row in rows.items()}
+    return {name: {field: number_in(row.get(field)) for field in ("size", "xoff")} for name, row in rows.items()}
 
 
 def _watchdogs(tables: _Tables) -> Iterator[tuple[str, PfcWatchdog]]:
     for port, row in tables[KEYS["watchdog"]].items():
         if port != "GLOBAL":
-            times = (_number(row.get("detection_time")), _number(row.get("restoration_time")))
+            times = (number_in(row.get("detection_time")), number_in(row.get("restoration_time")))
             yield port, PfcWatchdog(row.get("action", ""), *times)
 
 
@@ -275,7 +283,7 @@ def _polling(tables: _Tables) -> Iterator[tuple[str, int | None]]:
         row = table.get(name)
         if row is not None:
             on = row.get("FLEX_COUNTER_STATUS", "disable") == "enable"
-            yield group, (_number(row.get("POLL_INTERVAL")) or usual) if on else None
+            yield group, (number_in(row.get("POLL_INTERVAL")) or usual) if on else None
 
 
 def _marks_counted(tables: _Tables) -> bool | None:
@@ -311,113 +319,3 @@ def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
     while values and values[-1] is None:
         values.pop()
     return tuple(values)
-
-
-# --- counters ---
-
-
-#: Queues and priority groups of lossless priorities, by port and number. Only these are read, since a fabric has a
-#: million queues and groups.
-_Places = tuple[set[tuple[str, int]], set[tuple[str, int]]]
-
-
-def _judged_queues(ports: Mapping[str, SwitchPort], maps: Mapping[str, QosMaps]) -> _Places:
-    places = [(name, maps[name], priority) for name, port in ports.items() for priority in port.pfc or ()]
-    return {(name, of.queue(n)) for name, of, n in places}, {(name, of.group(n)) for name, of, n in places}
-
-
-def _readings(tables: _Tables, places: _Places) -> tuple[Counters, Counters | None, float | None]:
-    records = [tables.record(KEYS[f"{what} counters"]) for what in ("port", "queue", "group")]
-    states = tables.record(KEYS["ports"])
-    first = _counters(places, *records, states=states)
-    again = [_again(record) for record in records]
-    if not any(again):
-        return first, None, None
-    times = [
-        second.at_s - record.at_s
-        for record, second in zip(records, again, strict=True)
-        if record and second and record.at_s is not None and second.at_s is not None and second.at_s > record.at_s
-    ]
-    return first, _counters(places, *again, states=_again(states)), min(times) if times else None
-
-
-def _again(record: Record | None) -> Record | None:
-    """Return the second reading of a record; None if it was not read."""
-    return record.again if record and record.again and record.again.ok else None
-
-
-def _counters(
-    places: _Places, ports: Record | None, queues: Record | None, groups: Record | None, *, states: Record | None
-) -> Counters:
-    changes = states.value if states and isinstance(states.value, dict) else {}
-    return Counters(
-        {name: _port_counters(row) for name, row in _rows(ports)},
-        {key: _queue_counters(row) for name, row in _rows(queues) if (key := _place(name)) in places[0] and key},
-        {key: GroupCounters(row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS"),
-                            row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES"))
-         for name, row in _rows(groups) if (key := _place(name)) in places[1] and key},
-        {name: number for name, row in changes.items()
-         if isinstance(row, dict) and isinstance(text := row.get("flap_count"), str)
-         and (number := _number(text)) is not None},
-    )  # fmt: skip
-
-
-class _Row:
-    """The counters of one object; a field that it lacks is None."""
-
-    def __init__(self, places: Mapping[str, int], row: list[Any]) -> None:
-        self._places, self._row = places, row
-
-    def value(self, field: str) -> Any:
-        at = self._places.get(field)
-        return self._row[at] if at is not None and at < len(self._row) else None
-
-    def number(self, field: str) -> int | None:
-        """Return the number of a field, or None."""
-        value = self.value(field)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _rows(record: Record | None) -> Iterator[tuple[str, _Row]]:
-    value = record.value if record else None
-    if not isinstance(value, dict) or not isinstance(value.get("fields"), list):
-        return
-    places = {str(field): place for place, field in enumerate(value["fields"])}
-    rows = value.get("rows")
-    for name, row in rows.items() if isinstance(rows, dict) else ():
-        if isinstance(row, list):
-            yield name, _Row(places, row)
-
-
-def _place(name: str) -> tuple[str, int] | None:
-    port, _, number = name.rpartition(":")
-    return (port, int(number)) if port and number.isdecimal() and len(number) < 4 else None
-
-
-def _port_counters(row: _Row) -> PortCounters:
-    paused = tuple(row.number(_PAUSED.format(priority)) for priority in range(8))
-    estimated = all(value is None for value in paused)
-    if estimated:
-        paused = tuple(row.number(_ESTIMATED.format(priority)) for priority in range(8))
-    bins = tuple(row.number(f"SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S{symbols}") for symbols in range(16))
-    received, sent = (tuple(row.number(field.format(priority)) for priority in range(8)) for field in _PORTS)
-    traffic = [row.number(f"SAI_PORT_STAT_IF_{what}") for what in (
-        "IN_OCTETS", "OUT_OCTETS", "IN_ERRORS", "OUT_ERRORS", "IN_DISCARDS", "OUT_DISCARDS",
-        "IN_FEC_NOT_CORRECTABLE_FRAMES", "IN_FEC_CORRECTABLE_FRAMES")]  # fmt: skip
-    in_octets, out_octets, in_errors, out_errors, in_discards, out_discards, uncorrectable, corrected = traffic
-    return PortCounters(
-        received, sent, paused, estimated and any(value is not None for value in paused), in_octets, out_octets,
-        in_errors, out_errors, in_discards, out_discards, uncorrectable, corrected,
-        () if all(value is None for value in bins) else bins,
-    )  # fmt: skip
-
-
-def _queue_counters(row: _Row) -> QueueCounters:
-    packets, octets, drops, marked, wred_drops, watermark = [row.number(f"SAI_QUEUE_STAT_{what}") for what in (
-        "PACKETS", "BYTES", "DROPPED_PACKETS", "WRED_ECN_MARKED_PACKETS", "WRED_DROPPED_PACKETS",
-        "SHARED_WATERMARK_BYTES")]  # fmt: skip
-    storm = row.value("PFC_WD_STATUS")
-    return QueueCounters(
-        packets, octets, drops, marked, wred_drops, watermark, storm if isinstance(storm, str) else "",
-        row.number("PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED"), row.number("PFC_WD_QUEUE_STATS_DEADLOCK_RESTORED"),
-    )  # fmt: skip

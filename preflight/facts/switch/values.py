@@ -25,6 +25,12 @@ def as_number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+def number_in(value: Any) -> int | None:
+    """Return the number that a string consists of, else None."""
+    digits = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 21
+    return int(value) if digits else None
+
+
 def as_decimal(value: Any) -> float | None:
     """Return the value if it is a finite number, else None."""
     real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
