@@ -290,7 +290,11 @@ def _finding(
         parts.append(f"{_have(one.late)} not completed collective {one.joined}, which others have")
     if one.old:
         parts.append(f"older dump of {_named(one.old)}: it ends before collective {one.joined}, which others completed")
-    if one.ungrouped:
+    lower = [] if one.group else [rank for rank, _ in one.ungrouped]
+    if lower:
+        are = f"{_named(lower)} {'are' if len(lower) > 1 else 'is'}"
+        parts.append(f"{_timed_out(one)}: if all are in one process group, which the text does not name, {are} behind")
+    elif one.ungrouped:
         parts.append(f"{_timed_out(one)}, in a process group that the text does not show")
     if one.silent:
         parts.append(f"no dump or log of {_named(one.silent)}")
@@ -308,7 +312,8 @@ def _finding(
         grade = failed if certain else warned
         rest = "" if one.complete else _some(one)
         yield grade(f"{name}: {waiting}; {'; '.join(parts)}{rest}", found="; ".join(parts),
-                  expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
+                    expected="all ranks in it", fix="" if one.complete else f"{_first(lower)}{_ALL_LOGS}",
+                    **at)  # fmt: skip
     else:
         come = "all ranks with dumps have reached it" if one.complete else _rest(one)
         sick = "the network or a GPU hangs: check these nodes for Xids and link errors."
@@ -318,7 +323,7 @@ def _finding(
             expected="done",
             fix=f"{sick[:1].upper()}{sick[1:]}"
             if one.complete and dumps
-            else f"The missing rank is not shown: pass the dumps or logs of all ranks. If none is missing, {sick}",
+            else f"The awaited rank may not be shown: pass the dumps or logs of all ranks. If none is missing, {sick}",
             **at,
         )
 
@@ -328,6 +333,11 @@ _ALL_LOGS = (
     "Pass the logs or dumps of all ranks (TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DUMP_ON_TIMEOUT): "
     "the text may not show the rank at fault."
 )
+
+
+def _first(lower: Sequence[int]) -> str:
+    """Return the advice to look at ranks that may be behind."""
+    return f"Check {_named(lower)} first: log and stack (`py-spy dump --pid PID`), Xids of the node. " if lower else ""
 
 
 def _some(one: Hang) -> str:

@@ -35,7 +35,8 @@ class Hang:
     old: tuple[int, ...] = ()  # ranks whose dumps are older than ``joined``, so they may have reached it
     late: tuple[int, ...] = ()  # ranks that have not completed ``joined``
     joined: int = -1  # the last collective before it that needs all ranks and that a rank completed
-    ungrouped: tuple[tuple[int, str], ...] = ()  # (rank, collective that timed out), if the text lacks its group
+    #: (rank, collective that timed out), if the text lacks its group; with a lower number, if it lacks all groups
+    ungrouped: tuple[tuple[int, str], ...] = ()
     stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call or the last one before it, its frames)
 
 
@@ -395,14 +396,21 @@ def _numbered(seq: int, name: str) -> str:
 
 
 def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
-    """Return hangs from older versions, which print neither progress nor group."""
-    first = {rank: seq for rank, (seq, _) in _firsts(watchdog).items()}
-    found = []
-    for seq in sorted(set(first.values()))[:_MOST_NUMBERS]:
-        waiting = tuple(sorted(rank for rank, at in first.items() if at == seq))
+    """Return hangs from older versions, which print neither progress nor group.
+
+    Ranks in equal calls with different numbers may be in one group: those with lower numbers are then behind.
+    """
+    firsts = _firsts(watchdog)
+    found: dict[str | int, Hang] = {}
+    for seq in sorted({seq for seq, _ in firsts.values()})[:_MOST_NUMBERS]:
+        waiting = tuple(sorted(rank for rank, (at, _) in firsts.items() if at == seq))
         op, differ = _agreed({rank: calls.get((rank, seq), ()) for rank in waiting})
-        found.append(Hang("", seq, op, waiting, (), (), differ, (), tuple(sorted(first)), False))
-    return found
+        kind = seq if op is None or op.startswith(_OF_TWO) else op
+        before = found.pop(kind, None)
+        lower = [] if before is None else [*before.waiting, *(rank for rank, _ in before.ungrouped)]
+        found[kind] = Hang("", seq, op, waiting, (), (), differ, (), tuple(sorted(firsts)), False,
+                           ungrouped=tuple((rank, _numbered(*firsts[rank])) for rank in sorted(lower)))  # fmt: skip
+    return list(found.values())
 
 
 #: Maximum number of hangs that are reported from the timeouts of older versions.

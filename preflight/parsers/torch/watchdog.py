@@ -25,7 +25,8 @@ _TIMEOUT = re.compile(
 )
 _STATUS = re.compile(
     r"\[PG (?:ID )?(\S{1,40})(?: PG GUID (\S{1,60}))?(?: \((\w{1,60})\))? Rank (\d{1,7})\].{0,300}?"
-    r"[Ll]ast enqueued(?: NCCL)? work: (-?\d{1,15}), last completed(?: NCCL)? work: (-?\d{1,15})(?!\d)"
+    r"[Ll]ast enqueued(?: NCCL)? work: (-?\d{1,15})(?:, last started[^,]{1,120})?"
+    r", last completed(?: NCCL)? work: (-?\d{1,15})(?!\d)"
 )
 _AT_WORK = re.compile(r"(?:watchdog at work|Timeout at NCCL work|work sequence id)\D{0,20}(\d{1,15})(?!\d)")
 _RANK_MARK = re.compile(_MARK)

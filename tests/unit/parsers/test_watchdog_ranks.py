@@ -90,12 +90,23 @@ def test_ranks_that_disagree_are_all_quoted_and_none_stands_for_the_others() -> 
     assert one["status"] == "fail"
 
 
-def test_numbers_that_differ_are_reported_apart_without_a_group() -> None:
-    found = of(APART)
-    assert [one["status"] for one in found] == ["warn", "warn"]
-    assert {"rank 0 waits in collective 5 (ALLREDUCE)" in one["message"] for one in found} == {True, False}
-    assert "ranks 1-2 timed out in other collectives; the text names no process group" in found[0]["message"]
-    assert [finding["found"] for finding in found] == ["1 rank waits", "2 ranks wait"]
+def test_a_lower_number_without_a_group_may_be_behind() -> None:
+    """Ranks in the same call may share a group; those in other calls, or in sends, are in another one."""
+    (found,) = of(APART)
+    assert (found["status"], found["found"]) == ("warn", found["message"].partition("); ")[2].partition(" (of 3")[0])
+    assert "ranks 1-2 wait in collective 7 (ALLREDUCE); timed out as well: rank 0 in collective 5" in found["message"]
+    assert "if all are in one process group, which the text does not name, rank 0 is behind" in found["message"]
+    assert found["fix"].startswith("Check rank 0 first")
+    for other in ("BROADCAST", "SEND"):
+        apart = of([timeout(0, 5, other), *APART[1:]])
+        assert [(finding["status"], "behind" in finding["message"]) for finding in apart] == [("warn", False)] * 2
+        assert "timed out in other collectives; the text names no process group" in apart[0]["message"]
+
+
+@pytest.mark.parametrize("started", ["", ", last started NCCL work: 216 (ALLREDUCE)"])
+def test_a_version_that_prints_the_last_started_work(started: str) -> None:
+    results = of([line.replace(", last completed", f"{started}, last completed") for line in LATE])
+    assert "rank 2 has not reached it" in results[0]["message"]
 
 
 def test_a_rank_that_went_past_is_reported_as_complete() -> None:
