@@ -22,8 +22,9 @@ from preflight.model import Finding, check, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.parsers.training.serving_metrics import ServingMetrics
 
-#: Maximum share of the time to the first token in the queue, and minimum share in the prefill: judgement calls.
-_QUEUED, _PREFILL = 0.5, 0.5
+#: Maximum share of the time to the first token in the queue, and minimum share in the prefill; share of the running
+#: requests that may wait for the next step of the engine when the metrics are read. Judgement calls.
+_QUEUED, _PREFILL, _ARRIVED = 0.5, 0.5, 0.05
 
 
 @check(
@@ -80,7 +81,8 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
     shown += f", p99 above {seconds(tail[0])})" if tail is not None and tail[0] > first.mean else ")"
     if queue is None:
         yield unknown(f"{metrics.name}: {shown}; no queue time is reported", found=seconds(first.mean),
-                      evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend.")  # fmt: skip
+                      evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend; older "
+                      "versions of an engine do not report it.")  # fmt: skip
         return
     waits = min(queue / first.mean, 1.0) if first.mean else 0.0
     inevitable = STEPS * (metrics.mean("next_token") or 0.0) + (transfer or 0.0)
@@ -131,9 +133,13 @@ def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     With three scrapes or more, the check warns if requests wait in more than half of them, unless fewer wait than run,
-    and only for two steps of the engine or a tenth of the time to the first token. With fewer scrapes, it warns if as
-    many wait as run, passes if none waits, and is unknown otherwise: one moment does not show how often requests wait.
-    Dynamo's frontend counts requests as queued until their first token, so its count is unknown.
+    and only for two steps of the engine or a tenth of the time to the first token. One or two scrapes show moments: the
+    check warns if as many requests wait as run, or if some wait and requests spend more than half of the time to the
+    first token in the queue. It passes if none waits, if requests between two scrapes waited as briefly as above, or
+    if at most one request, or 5% of the running ones, waits: each new request waits for the next step. Otherwise the
+    result is unknown.
+    Dynamo's frontend counts requests until their first token, prefill included: zero passes, and any other number is
+    unknown.
 
     ## False alarms
     A burst of requests just before the only scrape.
@@ -149,29 +155,49 @@ def judge_queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Fi
 
 def _queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
     waiting = [scrape.waiting for scrape in metrics.scrapes if scrape.waiting is not None]
+    running = max((scrape.running for scrape in metrics.scrapes if scrape.running is not None), default=None)
     if not waiting:
-        yield unknown(f"{metrics.name}: no number of waiting requests is reported", evidence=evidence)
+        yield _until_first_token(metrics, evidence)
         return
     queued = sum(count > 0 for count in waiting)
-    most = max(waiting)
-    running = max((scrape.running for scrape in metrics.scrapes if scrape.running is not None), default=None)
+    most, spent = max(waiting), metrics.mean("queue")
     run = "" if running is None else f", {running} run"
-    beside = "" if running is None else f" and {running} run"
+    shown = f"{metrics.name}: {_wait(most)}{'' if running is None else f' and {running} run'}"
     if len(waiting) >= SCRAPES:
         message = f"{metrics.name}: requests wait in {queued} of {len(waiting)} scrapes, at most {most}"
         share = f"{queued} of {len(waiting)}"
         if 2 * queued <= len(waiting):
             yield passed(message, found=share, evidence=evidence)
         elif waits_briefly(metrics):
-            yield passed(f"{message}{run}, for {seconds(metrics.mean('queue') or 0.0)}", found=share,
-                         evidence=evidence)  # fmt: skip
+            yield passed(f"{message}{run}, for {seconds(spent or 0.0)}", found=share, evidence=evidence)
         else:
             yield warned(message, found=share, expected="at most half", evidence=evidence)
     elif most and running is not None and most >= running:
-        yield warned(f"{metrics.name}: {most} requests wait and {running} run", found=most,
-                     expected="fewer than run", evidence=evidence)  # fmt: skip
+        yield warned(shown, found=most, expected="fewer than run", evidence=evidence)
+    elif most and spent is not None and spent > _QUEUED * (metrics.mean("first_token") or spent):
+        yield warned(f"{shown}; requests spend {seconds(spent)} in the queue", found=most, expected="0",
+                     evidence=evidence)  # fmt: skip
+    elif most and waits_briefly(metrics):
+        yield passed(f"{shown}, for {seconds(spent or 0.0)}", found=most, evidence=evidence)
+    elif most and (running is None or most > max(1.0, _ARRIVED * running)):
+        yield unknown(f"{shown} at the time of the scrape", found=most, expected="0", evidence=evidence, fix=MORE)
     elif most:
-        yield unknown(f"{metrics.name}: {most} requests wait{beside} at the time of the scrape", found=most,
-                      expected="0", evidence=evidence, fix=MORE)  # fmt: skip
+        yield passed(shown, found=most, evidence=evidence)
     else:
         yield passed(f"{metrics.name}: no request waits{run}", found=0, evidence=evidence)
+
+
+def _wait(count: int) -> str:
+    return f"{count} request{'s wait' if count != 1 else ' waits'}"
+
+
+def _until_first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Finding:
+    """Judge a count that includes requests in prefill."""
+    counts = [scrape.until_first_token for scrape in metrics.scrapes if scrape.until_first_token is not None]
+    if not counts:
+        return unknown(f"{metrics.name}: no number of waiting requests is reported", evidence=evidence)
+    if not any(counts):
+        return passed(f"{metrics.name}: no request waits for its first token", found=0, evidence=evidence)
+    return unknown(f"{metrics.name}: up to {max(counts)} requests have no token yet; the count includes prefill",
+                   found=max(counts), expected="0", evidence=evidence,
+                   fix="Read the metrics of the engine itself: they count waiting requests separately.")  # fmt: skip

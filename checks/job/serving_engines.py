@@ -16,7 +16,7 @@ SOURCE = (
     "https://docs.nvidia.com/dynamo (metrics); https://github.com/triton-inference-server/tensorrtllm_backend"
 )
 #: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. Judgement calls.
-ENOUGH, SCRAPES = 20, 3
+ENOUGH, SCRAPES, _TWO = 20, 3, 2
 #: Number of engine steps that every request waits for: the running one and the next one, which includes the request.
 #: The second value is the share of the time to the first token below which a queue is ignored.
 STEPS, _BRIEF = 2.0, 0.1
@@ -60,10 +60,13 @@ def seconds(value: float) -> str:
 
 
 def waits_briefly(metrics: ServingMetrics) -> bool:
-    """Return whether requests wait only briefly, as under normal load."""
+    """Return whether requests wait only briefly, as under normal load.
+
+    Two scrapes are needed: the mean wait since the start of an engine is that of the past.
+    """
     queue, first, step = metrics.mean("queue"), metrics.mean("first_token"), metrics.mean("next_token")
-    if queue is None or len(metrics.scrapes) < SCRAPES:
+    if len(metrics.scrapes) < _TWO:
         return False
     fewer = all(scrape.running is not None and (scrape.waiting or 0) < scrape.running
                 for scrape in metrics.scrapes if scrape.waiting)  # fmt: skip
-    return fewer and (queue <= _BRIEF * (first or 0.0) or queue <= STEPS * (step or 0.0))
+    return fewer and queue is not None and (queue <= _BRIEF * (first or 0.0) or queue <= STEPS * (step or 0.0))

@@ -59,7 +59,7 @@ _RAS = ("Communicators... ",)
 #: Texts, one of which occurs in each dump of the stacks of a Python process.
 _STACKS = (': "MainThread"', "(most recent call first):")
 #: Texts, one of which occurs in each scrape of a serving engine.
-_METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_", "\nnv_trt_llm_")
+_METRICS = ("\nvllm:", "\nray_vllm_", "\nsglang:", "\ntrtllm", "\ndynamo_", "\nnv_trt_llm_")
 
 #: Texts, one of which occurs in each measurement of DCGM of the activity of SMs.
 _ACTIVITY = ("DCGM_FI_PROF_SM_ACTIVE", "SMACT")

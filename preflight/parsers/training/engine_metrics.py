@@ -14,7 +14,9 @@ from typing import NamedTuple
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.metric_samples import MetricSample
 
-ENGINES = (("vLLM", "vllm:"), ("SGLang", "sglang:"), ("TensorRT-LLM", "trtllm"), ("Dynamo", "dynamo_"),
+#: What Ray Serve prints instead of ``vllm:``, since its metrics have no colon.
+RAY = "ray_vllm_"
+ENGINES = (("vLLM", "vllm:"), ("vLLM", RAY), ("SGLang", "sglang:"), ("TensorRT-LLM", "trtllm"), ("Dynamo", "dynamo_"),
            ("Triton", "nv_trt_llm_"))  # fmt: skip
 #: Metrics of Triton's TensorRT-LLM backend, whose label names the value; it becomes part of the name.
 _VALUES = {"nv_trt_llm_request_metrics": "request_type", "nv_trt_llm_kv_cache_block_metrics": "kv_cache_block_type"}
@@ -28,19 +30,22 @@ _RANK = re.compile(r"\b([tp]p_rank)=\"(\d{1,6})\"")
 #: Value -> names of its metric; the first one that a scrape has is used.
 _GAUGES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
-                "dynamo_frontend_inflight_requests", "dynamo_component_inflight_requests",
-                "nv_trt_llm_request_metrics:scheduled"),
-    # not dynamo_frontend_queued_requests: it counts a request until its first token, prefill included
-    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting",
+                "dynamo_frontend_active_requests", "dynamo_frontend_inflight_requests",
+                "dynamo_component_inflight_requests", "nv_trt_llm_request_metrics:scheduled"),
+    "waiting": ("vllm:num_requests_waiting", "vllm:num_requests_waiting_by_reason", "sglang:num_queue_reqs",
+                "trtllm_num_requests_waiting", "dynamo_frontend_router_queue_pending_requests",
                 "nv_trt_llm_request_metrics:waiting"),
+    "until_first_token": ("dynamo_frontend_stage_requests:waiting", "dynamo_frontend_queued_requests"),
 }  # fmt: skip
+#: The stages of Dynamo's frontend before the first token; its older metric counts them together.
+_STAGES, _BEFORE = "dynamo_frontend_stage_requests", ("preprocess", "route", "dispatch")
 _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization",
           "dynamo_component_kvstats_gpu_cache_usage_percent", "nv_trt_llm_kv_cache_block_metrics:fraction")  # fmt: skip
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     "preemptions": ("vllm:num_preemptions_total", "vllm:num_preemptions", "sglang:num_retracted_requests_total",
                     "sglang:num_retracted_reqs_total"),
     "finished": ("vllm:request_success_total", "sglang:num_requests_total", "trtllm_request_success_total",
-                 "dynamo_frontend_requests_total"),
+                 "trtllm_num_requests_completed_total", "dynamo_frontend_requests_total"),
     "failed_transfers": ("vllm:nixl_num_failed_transfers_total", "vllm:nixl_num_failed_transfers",
                          "sglang:num_transfer_failed_reqs_total"),
     "expired_transfers": ("vllm:nixl_num_kv_expired_reqs_total", "vllm:nixl_num_kv_expired_reqs"),
@@ -58,6 +63,7 @@ HISTOGRAMS: Mapping[str, tuple[tuple[str, float], ...]] = {
               ("trtllm_request_queue_time_seconds", 1)),
     "prefill": (("vllm:request_prefill_time_seconds", 1), ("trtllm_request_prefill_time_seconds", 1)),
     "next_token": (("vllm:inter_token_latency_seconds", 1), ("vllm:time_per_output_token_seconds", 1),
+                   ("vllm:request_time_per_output_token_seconds", 1),
                    ("sglang:inter_token_latency_seconds", 1), ("sglang:time_per_output_token_seconds", 1),
                    ("trtllm_time_per_output_token_seconds", 1), ("dynamo_frontend_inter_token_latency_seconds", 1)),
     "transfer": (("vllm:nixl_xfer_time_seconds", 1), ("sglang:kv_transfer_latency_ms", 1e-3),
@@ -98,6 +104,7 @@ class Scrape:
 
     running: int | None = None  # requests
     waiting: int | None = None
+    until_first_token: int | None = None  # requests without a token yet: in a queue or in prefill
     cache_used: float | None = None  # share of the KV cache, 0 to 1
     preemptions: float | None = None  # since the engine started
     finished: float | None = None  # requests
@@ -142,10 +149,9 @@ def scrape_of(samples: Sequence[MetricSample]) -> Scrape:
 
     used = [sample for sample in next((by_name[name] for name in _CACHE if name in by_name), [])
             if sample.value <= _FULLEST]  # fmt: skip
-    running, waiting = total(_GAUGES["running"]), total(_GAUGES["waiting"])
+    requests = {name: None if (value := total(names)) is None else round(value) for name, names in _GAUGES.items()}
     return Scrape(
-        running=None if running is None else round(running),
-        waiting=None if waiting is None else round(waiting),
+        **requests,
         cache_used=max((sample.value for sample in used), default=None),
         preemptions=total(_COUNTERS["preemptions"]),
         finished=total(_COUNTERS["finished"]),
@@ -168,7 +174,9 @@ def _name(sample: MetricSample) -> str:
     """Return the name of a metric in one spelling, with the value that a label names."""
     if label := _VALUES.get(sample.name):
         return f"{sample.name}:{sample.label(label)}"
-    return sample.name.replace("trtllm:", "trtllm_", 1)
+    if sample.name == _STAGES:
+        return f"{_STAGES}:{'waiting' if sample.label('stage') in _BEFORE else 'other'}"
+    return sample.name.replace("trtllm:", "trtllm_", 1).replace(RAY, "vllm:", 1)
 
 
 def _cannot_be(sample: MetricSample) -> bool:

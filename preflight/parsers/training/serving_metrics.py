@@ -14,13 +14,13 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.metric_samples import MetricSample, is_comment, labels_of, sample_of, scrapes
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.training.engine_metrics import ENGINES, HISTOGRAMS, Distribution, Scrape, scrape_of
+from preflight.parsers.training.engine_metrics import ENGINES, HISTOGRAMS, RAY, Distribution, Scrape, scrape_of
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import NumberedText
 
-HINTS = ("vllm:", "sglang:", "trtllm", "dynamo_frontend_", "dynamo_component_", "nv_trt_llm_")
+HINTS = ("vllm:", RAY, "sglang:", "trtllm", "dynamo_frontend_", "dynamo_component_", "nv_trt_llm_")
 
-_BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_|nv_trt_llm_)\w{1,100}[{\s]")
+_BEGIN = re.compile(rf"(?:vllm:|{RAY}|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_|nv_trt_llm_)\w{{1,100}}[{{\s]")
 #: Maximum number of other lines between two samples, and maximum number of samples in one text.
 _GAP, _MOST = 4, 200_000
 #: Labels that identify an engine, with the word printed before the value; maximum engines judged individually.
@@ -190,7 +190,8 @@ def facts(metrics: ServingMetrics) -> dict[str, Any]:
         "engines": [engine.place for engine in metrics.engines],
         "scrapes": [
             {
-                "running": scrape.running, "waiting": scrape.waiting, "cache_used": scrape.cache_used,
+                "running": scrape.running, "waiting": scrape.waiting,
+                "until_first_token": scrape.until_first_token, "cache_used": scrape.cache_used,
                 "preemptions": scrape.preemptions, "finished": scrape.finished,
                 "failed_transfers": scrape.failed_transfers, "expired_transfers": scrape.expired_transfers,
                 **{
@@ -214,6 +215,8 @@ def summary(metrics: ServingMetrics) -> str:
         parts.append(f"{last.running} requests run")
     if last.waiting is not None:
         parts.append(f"{last.waiting} wait")
+    elif last.until_first_token is not None:
+        parts.append(f"{last.until_first_token} without a token yet")
     if last.cache_used is not None:
         parts.append(f"KV cache {100 * last.cache_used:.0f}% full")
     return ", ".join(parts)

@@ -53,7 +53,7 @@ def test_all_values_of_an_engine_are_read(engine: str) -> None:
     ("vllm", {"serving.first-token": "pass", "serving.queue": "pass", "serving.cache": "pass"}),
     ("sglang", {"serving.first-token": "unknown", "serving.queue": "pass", "serving.cache": "pass"}),
     ("trtllm", {"serving.first-token": "unknown", "serving.queue": "pass", "serving.cache": "pass"}),
-    ("dynamo", {"serving.first-token": "unknown", "serving.queue": "unknown", "serving.cache": "unknown"}),
+    ("dynamo", {"serving.first-token": "unknown", "serving.queue": "pass", "serving.cache": "unknown"}),
 ])  # fmt: skip
 def test_a_healthy_engine(engine: str, expected: Mapping[str, str]) -> None:
     assert read(text(engine, EngineLoad()))[1] == expected
@@ -69,6 +69,9 @@ def test_a_healthy_engine(engine: str, expected: Mapping[str, str]) -> None:
     ("sglang", EngineLoad(waiting=40), "serving.queue", "warn"),
     ("dynamo", EngineLoad(until_first_token=40), "serving.queue", "unknown"),
     ("trtllm", EngineLoad(waiting=3), "serving.queue", "unknown"),
+    ("sglang", EngineLoad(waiting=1, means={"first_token": 0.35}), "serving.queue", "pass"),
+    ("sglang", EngineLoad(waiting=3, running=60, means={"first_token": 0.35}), "serving.queue", "pass"),
+    ("sglang", EngineLoad(waiting=4, running=60, means={"first_token": 0.35}), "serving.queue", "unknown"),
     ("vllm", EngineLoad(cache_used=0.97), "serving.cache", "pass"),
     ("vllm", EngineLoad(cache_used=0.97, waiting=4), "serving.cache", "warn"),
     ("trtllm", EngineLoad(cache_used=0.97), "serving.cache", "unknown"),
@@ -109,6 +112,15 @@ def test_of_several_scrapes_the_time_between_them_counts() -> None:
 def test_how_often_requests_wait(waiting: tuple[int, ...], status: str) -> None:
     scrapes = "".join(text("vllm", EngineLoad(waiting=count, running=20)) for count in waiting)
     assert read(scrapes)[1]["serving.queue"] == status
+
+
+@pytest.mark.parametrize(("queue", "first", "both"), [(0.01, "unknown", "pass"), (0.1, "unknown", "unknown"),
+                                                   (1.5, "warn", "warn")])  # fmt: skip
+def test_how_long_requests_wait(queue: float, first: str, both: str) -> None:
+    """The mean since the start is that of the past; the mean between two scrapes is that of the present."""
+    means = {"first_token": queue + 0.34, "queue": queue, "prefill": 0.3}
+    scrapes = [text("vllm", EngineLoad(waiting=5, running=40, finished=400 * n, means=means)) for n in (1, 2)]
+    assert (read(scrapes[0])[1]["serving.queue"], read("".join(scrapes))[1]["serving.queue"]) == (first, both)
 
 
 def test_a_restart_between_two_scrapes() -> None:
@@ -271,6 +283,30 @@ def test_exemplars_of_openmetrics() -> None:
     assert read(pasted)[0]["scrapes"][0]["first_token"]["p50_between"] == (0.25, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("pasted", "expected"),
+    [
+        ('ray_vllm_num_requests_running{WorkerId="a"} 9\nray_vllm_num_requests_waiting{WorkerId="a"} 0\n', (9, 0)),
+        ('vllm:num_requests_running{engine="0"} 9\nvllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 2'
+         '\nvllm:num_requests_waiting_by_reason{engine="0",reason="deferred"} 4\n', (9, 6)),
+        ('dynamo_frontend_active_requests 9\ndynamo_frontend_router_queue_pending_requests{worker_type="decode"} 5\n',
+         (9, 5)),
+    ],
+)  # fmt: skip
+def test_names_of_present_versions(pasted: str, expected: tuple[int, int]) -> None:
+    (scrape,) = read(pasted)[0]["scrapes"]
+    assert (scrape["running"], scrape["waiting"]) == expected
+
+
+@pytest.mark.parametrize(("waiting", "status"), [(0, "pass"), (7, "unknown")])
+def test_requests_before_their_first_token(waiting: int, status: str) -> None:
+    """Stages of Dynamo's frontend: those after the first token do not count."""
+    stages = {"preprocess": 0, "route": 0, "dispatch": waiting, "generate": 50}
+    pasted = "".join(f'dynamo_frontend_stage_requests{{stage="{name}"}} {value}\n' for name, value in stages.items())
+    part, statuses = read(f"dynamo_frontend_active_requests 57\n{pasted}")
+    assert (part["scrapes"][0]["until_first_token"], statuses["serving.queue"]) == (waiting, status)
+
+
 def test_older_names_and_other_metrics() -> None:
     pasted = (
         'process_cpu_seconds_total 12.5\nvllm:gpu_cache_usage_perc{model_name="m"} 0.5\npython_info{version="3"} 1\n'
@@ -294,8 +330,8 @@ def test_values_that_are_no_number(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("waiting", "fraction", "expected"),
-    [(0, 0.4, "pass pass"), (3, 0.4, "unknown pass"), (15, 0.4, "warn pass"), (15, 0.95, "warn warn"),
-     (0, 0.95, "pass unknown"), (None, 0.4, "unknown pass"), (0, None, "pass unknown")],
+    [(0, 0.4, "pass pass"), (1, 0.4, "pass pass"), (3, 0.4, "unknown pass"), (15, 0.4, "warn pass"),
+     (15, 0.95, "warn warn"), (0, 0.95, "pass unknown"), (None, 0.4, "unknown pass"), (0, None, "pass unknown")],
 )  # fmt: skip
 def test_metrics_of_triton(waiting: int | None, fraction: float | None, expected: str) -> None:
     """Other models of the server, and its own queue time, are not those of the engine."""
