@@ -52,8 +52,8 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     The senders are the other nodes of its rail.
 
     ## Why it matters
-    When many nodes send to one, packets that exceed its link queue in the leaf and block the packets behind them,
-    including flows to other hosts. All-to-all and tree roots always have many senders; NCCL's rings have one.
+    When many nodes send to one, packets that exceed the rate of its link wait in the leaf and block the packets behind
+    them, even those to other hosts. All-to-all and tree roots always have many senders; NCCL's rings have one.
 
     ## Verdicts
     A link slower than that of a single sender warns, because even a ring queues there. Wider fan-in is reported but not

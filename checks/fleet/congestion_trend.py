@@ -70,8 +70,8 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each port's marks, pauses and waits per packet over days.
 
     ## Why it matters
-    A fabric becomes slow before a job fails: an uplink is lost, a receiver gets slower, a module gets dirty. The share
-    of marked or paused traffic shows it days earlier.
+    A fabric becomes slow before a job fails, for example because an uplink is lost, a receiver gets slower or a module
+    gets dirty. The share of marked or paused traffic shows this early.
 
     ## Verdicts
     Each value is the growth of a counter between two runs per packet or byte that the port carried, so more jobs alone

@@ -341,7 +341,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
     ## Verdicts
     Peers are nodes of one class that share at least half of their leaves, so nodes of different pods are not compared.
-    A node that differs from most of its peers, at least three of them with the same leaves, fails. Without such a
+    A node fails if it differs from most of its peers, of which at least three have the same leaves. Without such a
     majority, all of them fail, and it is unknown which side is right. A leaf declared in the cluster file (`[leaves]`)
     takes precedence over the peers.
 

@@ -69,8 +69,8 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each port's daily growth of error counters with that of a healthy link.
 
     ## Why it matters
-    A cable rarely fails at once. Its error rate grows over days until a job stops. Detected early, it can be replaced
-    at a planned time.
+    The error rate of a bad cable may grow for days until a job stops. Detected early, the cable can be replaced at a
+    planned time.
 
     ## Verdicts
     A port warns at one lost link, one link recovery or 120 symbol errors a day, over at least three runs and one day. A
@@ -158,7 +158,7 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's daily remapped rows and corrected ECC errors with limits.
 
     ## Why it matters
-    Spare rows run out. The next error then ends a job, and the GPU has to be replaced at short notice.
+    Once the spare rows are used up, the next error ends a job, and the GPU has to be replaced at short notice.
 
     ## Verdicts
     A GPU warns at one remapped row in two days, or at 200,000 corrected DRAM errors or 100 corrected SRAM errors a day,
@@ -213,7 +213,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's temperature margin, extrapolated over 30 days, with zero.
 
     ## Why it matters
-    Dust or a worn pump costs a degree per week; on a hot day the GPU throttles, and the job slows down.
+    Dust or a worn pump reduces the margin week by week; on a hot day the GPU throttles, and the job slows down.
 
     ## Verdicts
     A GPU warns if its margin is below 20 °C and would reach zero within 30 days, according to at least three runs over
@@ -257,7 +257,7 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the duration of the last job of each name with earlier runs.
 
     ## Why it matters
-    A port at half its rate does not crash anything. A job that takes a third longer than last week is often its first
+    A port at half its rate does not crash anything. A job that takes a third longer than last week may be its first
     symptom.
 
     ## Verdicts

@@ -48,8 +48,7 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLink errors of each GPU since driver load with a low limit.
 
     ## Why it matters
-    Each error costs a retransmission: a link with thousands of errors slows every exchange between GPUs and is likely
-    to fail.
+    Each error costs a retransmission: a link with thousands of errors slows every exchange between GPUs, and may fail.
 
     ## Verdicts
     More than 100 CRC, replay and damaged-packet errors of a GPU warn, and so do more than 5 recoveries or any failed
@@ -123,7 +122,7 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     A damaged packet is retransmitted. The data stays correct, but thousands of replays a minute slow the GPU's traffic
-    to host and NIC, and such a link often loses lanes next.
+    to host and NIC, and such a link may lose lanes next.
 
     ## Verdicts
     The specification allows one wrong bit in 10^12: 31 replays a minute at generation 5 with 16 lanes. The total warns
@@ -188,8 +187,8 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Errors that grow now slow the current job: a link stops while it retrains, and every collective waits for it.
 
     ## Verdicts
-    NVLink: recoveries and failed recoveries fail; CRC errors, replays and damaged packets warn. PCIe: a higher rate of
-    replays than one wrong bit in 10^12 causes warns. An idle link shows no errors: run the check under load.
+    NVLink: recoveries and failed recoveries fail; CRC errors, replays and damaged packets warn. PCIe: replays warn if
+    they are more frequent than one wrong bit in 10^12 explains. An idle link shows no errors: run the check under load.
 
     ## False alarms
     A GPU that was reset within the window.

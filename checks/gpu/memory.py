@@ -112,8 +112,7 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     SRAM and DRAM errors and the driver's SRAM verdict are included.
 
     ## Why it matters
-    An uncorrectable error kills the job that hits it; a GPU that had one since its last reset is likely to have
-    another.
+    An uncorrectable error kills the job that hits it, and a GPU that had one since its last reset may have another.
 
     ## Verdicts
     A single error fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
@@ -169,11 +168,11 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's corrected errors with limits that operators use.
 
     ## Why it matters
-    A corrected error costs nothing, but a GPU that corrects millions is likely to have an uncorrectable one.
+    A corrected error costs nothing, but a GPU that corrects millions may soon have an uncorrectable one.
 
     ## Verdicts
-    More than 10 000 in SRAM or 20 million in DRAM warn; operators' limits differ by a factor of 2.5, so the check never
-    fails.
+    More than 10,000 in SRAM or 20 million in DRAM warn. The check never fails, because operators' limits differ by a
+    factor of 2.5.
 
     ## False alarms
     A node that has been up for months accumulates more than one that was booted today.
@@ -220,8 +219,9 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     dies. A failed one means that no spare row is left.
 
     ## Verdicts
-    512 rows remapped for uncorrectable errors, the vendor's limit, fail, and so does a failed or pending remapping.
-    Banks with few or no spare rows warn. With MIG on, the driver reports N/A; GPUs before Ampere retire pages instead.
+    A GPU fails with 512 rows remapped for uncorrectable errors (the vendor's limit), or with a failed or pending
+    remapping. Banks with few or no spare rows warn. With MIG on, the driver reports N/A; GPUs before Ampere retire
+    pages instead.
 
     ## False alarms
     None known: remappings for correctable errors, and a handful for uncorrectable ones, are completed repairs and pass.

@@ -142,8 +142,8 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a running fabric manager that matches the driver's version.
 
     ## Why it matters
-    Without it, the NVSwitches route no traffic: CUDA ends with error 802, or GPUs communicate only over PCIe. A fabric
-    manager that does not match the driver's version refuses to start after the next reboot.
+    Without the fabric manager, the NVSwitches route no traffic: CUDA ends with error 802, or GPUs communicate only over
+    PCIe. A fabric manager that does not match the driver's version refuses to start after the next reboot.
 
     ## Verdicts
     The check applies to nodes with NVSwitches on the PCI bus, and to HGX B200 and B300, whose NVSwitches are not
@@ -152,9 +152,9 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     stopped (NVIDIA's guide, ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and
     the start of CUDA depends on each GPU's registration in the fabric instead of the service: if all GPUs report that
     they have joined, a stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and
-    gpud fail the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. A GPU that is
-    reset or a node that is rebooted will not rejoin the fabric. In a container, services are not visible, and the
-    result is unknown.
+    gpud fail the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. Until the service
+    runs again, a GPU that is reset or a node that is rebooted cannot rejoin the fabric. In a container, services are
+    not visible, and the result is unknown.
 
     ## False alarms
     A virtual machine whose hypervisor runs the fabric manager: the fabric state is Completed without a local service,
@@ -234,8 +234,8 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     reports as failed fails; one that is only stopped or not installed, or a missing channel0, warns.
 
     ## False alarms
-    Kubernetes ComputeDomains start the service and channel for each job, so an idle node has neither. Mask the unit of
-    the host there: otherwise it may fail for want of a nodes_config.cfg, which does no harm.
+    Kubernetes ComputeDomains start the service and channel for each job, so an idle node has neither. Mask the host's
+    unit there: otherwise it may fail because nodes_config.cfg is missing, which is harmless.
     """
     health = node.gpu_health
     if _fabric_unread(health):

@@ -128,8 +128,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs' VBIOS and InfoROM, and the GSP firmware with the driver.
 
     ## Why it matters
-    Different firmware on identical boards, usually after one was replaced, is a common reason why one GPU behaves
-    unlike its peers.
+    Identical boards with different firmware, as after a replacement, may behave differently.
 
     ## Verdicts
     Differences only warn, because the driver accepts them. Versions that `firmware.vbios` or `firmware.inforom` in the

@@ -122,8 +122,8 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
 
     ## Why it matters
-    A GPU that the driver lost takes its job with it, often without a driver message until a tool queries it; with a
-    dead driver every GPU tool reports no GPUs.
+    If the driver loses a GPU, the job on it dies, possibly without a message of the driver until a tool queries the
+    GPU. If the driver itself is dead, no GPU tool lists a GPU.
 
     ## Verdicts
     A single missing GPU fails. If the driver does not answer in time, the result is unknown, and the node is excluded

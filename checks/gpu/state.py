@@ -215,10 +215,10 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is judged
     only while the GPU is busy (at least 10%), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
-    Fewer lanes fail, and so does a low generation under load; on a GPU that the driver does not call idle, it warns. If
-    neither the utilisation nor the performance state (P5 and slower) shows an idle GPU, it is unknown. On
-    GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the processor reaches these GPUs over
-    NVLink-C2C.
+    Fewer lanes fail, and so does a low generation under load. A low generation warns if the driver's clock event
+    reasons show work, and is unknown if nothing shows that the GPU is idle: neither its utilisation nor a performance
+    state of P5 or slower. On GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the
+    processor reaches these GPUs over NVLink-C2C.
 
     ## False alarms
     None known: generation 1 on an idle GPU saves power and is not judged.
@@ -279,8 +279,8 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
 
     ## Why it matters
-    Without it, the driver shuts down an unused GPU: every job start waits for seconds, and the volatile error counters
-    are lost each time.
+    Without persistence mode, the driver shuts down an unused GPU: every job start waits for seconds, and the volatile
+    error counters are lost each time.
 
     ## Verdicts
     Persistence mode that is off only warns, because a job runs at full speed without it. If nvidia-persistenced holds

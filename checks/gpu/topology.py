@@ -48,13 +48,14 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     All tensor-parallel traffic of a node runs at the pace of its slowest pair; a GPU that fell back to PCIe makes every
-    collective ten times slower without any message.
+    collective much slower without any message.
 
     ## Verdicts
     On a board with NVSwitches, every pair has all links of a GPU. Without a switch, and on boards missing from the
-    catalogue, each GPU's total number of links is compared with its peers'; a board on which all GPUs lost the same
-    number is not noticed. Fewer links fail. In pasted `amd-smi topology` or `rocm-smi --showtopo`, pairs without XGMI
-    in a group that XGMI links warn, and so do groups of different size; a lost link has not been seen in real output.
+    catalogue, each GPU's total number of links is compared with its peers'; if all GPUs of the board lost the same
+    number, the check does not detect it. Fewer links fail. In pasted `amd-smi topology` or `rocm-smi --showtopo`, pairs
+    without XGMI in a group that XGMI connects warn, and so do groups of different size. No real output with a lost link
+    has been seen.
 
     ## False alarms
     None known. In a healthy mesh without a switch (DGX-1), pairs differ by design, so each GPU's total is compared. In
@@ -215,13 +216,13 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     through host memory, and one behind the other socket also crosses the inter-socket link.
 
     ## Verdicts
-    SYS fails, PHB and NODE warn; on a PCIe server in which each NIC is near one GPU and serves more GPUs of its
-    socket, they are unknown, or pass if the cluster file declares fewer NICs than GPUs. SYS only warns for PCIe cards,
-    whose slots the integrator chooses, and on nodes with more than two NUMA nodes (NPS4), where the NIC may be on the
-    same socket. Ports that the cluster file reserves for storage or management do not count. Pairs are read from the
-    matrix, never derived from indexes, because real machines number devices in any order. GPUs that share a NIC are
-    listed but pass: cheaper boards are built that way. Some have only one NIC for every two GPUs; the other GPU reaches
-    it over NVLink with NCCL's PXN.
+    SYS fails, and PHB and NODE warn. On a PCIe server in which each NIC is near one GPU and serves more GPUs of its
+    socket, those other GPUs are unknown, or pass if the cluster file declares fewer NICs than GPUs. SYS only warns for
+    PCIe cards, whose slots the integrator chooses, and on nodes with more than two NUMA nodes (NPS4), where the NIC may
+    be on the same socket. Ports that the cluster file reserves for storage or management do not count. Pairs are read
+    from the matrix, never derived from indexes, because real machines number devices in any order. GPUs that share a
+    NIC are listed but pass: cheaper boards are built that way. On boards with one NIC for every two GPUs, the second
+    GPU reaches it over NVLink with NCCL's PXN.
 
     ## False alarms
     A virtual machine that hides the switches shows PHB, NODE or SYS everywhere: the distance is unknown, and NCCL

@@ -68,11 +68,8 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An unknown
     code warns and is quoted.
 
-    The action is the first one in the catalogue, unless the driver requires another (154). Other tools disagree: AzNHC
-    drains the node for 63, 68, 69, 80 and 92, which the catalogue ignores or leaves to the application, and for 56 to
-    58, 65, 73 and 81, which the catalogue calls unused; AzNHC passes 95, 140 and 143; GCM calls 109 not critical; OCI
-    resets when 154 requires a reboot; after 64 most replace the GPU, while the catalogue resets it first. The catalogue
-    has no action for 167 to 169; preflight isolates the node.
+    The action is the first one in the catalogue, unless the driver requires another (154). The catalogue has no action
+    for 167 to 169; preflight isolates the node.
 
     ## False alarms
     None known: dozens of 13, 31, 43 and 45 from a killed job are application errors, which never fail a node.

@@ -198,7 +198,7 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     NCCL's proxy threads wake for microseconds at a time. A governor that raises the clock only under load keeps them
-    slow, and small messages take twice as long.
+    slow, and small messages take longer.
 
     ## Verdicts
     Any other governor warns. Every tenth CPU frequency policy is read.

@@ -63,17 +63,20 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     flapping link. Without this check, the scheduler sends the next job to the same node.
 
     ## Verdicts
-    The check fails for a panic or oops, an uncorrected machine check or memory error, a fatal PCIe error, an I/O error
-    of a mounted disk, a file system that has errors or became read-only, a disabled NVMe controller, and NIC firmware
-    that stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected PCIe errors in an
-    hour or more than the kernel logs at a time, non-fatal PCIe errors, a link that recovered three times, a card that
-    left its slot, an access refused by the IOMMU, a hot or faulty transceiver, I/O errors of a disk that may be unused,
-    an NFS or Lustre server that has not recovered, hung tasks, lockups, an out-of-memory node, and a hardware error of
-    the previous boot recorded by the firmware. Past events count for 24 hours (`class.X.thresholds.kernel_log_hours`);
-    older events are only listed. Faults that persist until a repair or reboot count since boot: panic, uncorrected
-    error, read-only file system, lost controller. If an Xid is close in time, the finding states which came first.
-    xid.gpu reports GPU errors. If a log is too long, the part that was read is judged; the rest is unknown, and gating
-    unless a fault was already found. A single message that makes up half of such a log warns.
+    The check fails for a panic or oops, an uncorrected machine check or memory error, and a fatal PCIe error. It also
+    fails for an I/O error of a mounted disk, a file system that has errors or became read-only, a disabled NVMe
+    controller, and NIC firmware that stopped.
+
+    It warns for 10 corrected memory errors or machine checks in a day, for 50 corrected PCIe errors in an hour or more
+    than the kernel logs at a time, and for non-fatal PCIe errors. A link that recovered three times, a card that left
+    its slot, an access refused by the IOMMU, and a hot or faulty transceiver warn as well. So do I/O errors of a disk
+    that may be unused, an NFS or Lustre server that has not recovered, hung tasks, lockups, an out-of-memory node, and
+    a hardware error of the previous boot recorded by the firmware. Past events count for 24 hours
+    (`class.X.thresholds.kernel_log_hours`); older events are only listed. Faults that persist until a repair or reboot
+    count since boot: panic, uncorrected error, read-only file system, lost controller. If an Xid is close in time, the
+    finding states which came first. xid.gpu reports GPU errors. If a log is too long, the part that was read is judged;
+    the unread part is unknown, and gates unless a fault was already found. A single message that makes up half of such
+    a log warns.
 
     ## False alarms
     A link that was unplugged three times today. These do not warn: links that change in the ten minutes after boot or

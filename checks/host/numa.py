@@ -39,9 +39,9 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Run the check where the job runs, inside the allocation or container. A mask that excludes a GPU's node fails; one
-    that excludes the node of a GPU's NIC warns, and so do fewer CPUs than GPUs. As one rank of several (`srun preflight
-    check`), the check judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no binding,
-    warns. The GPU is identified by CUDA_VISIBLE_DEVICES and the local rank.
+    that excludes the node of a GPU's NIC warns, and so do fewer CPUs than GPUs. If preflight runs as one of several
+    ranks (`srun preflight check`), only that rank's own GPU is judged: a mask on the far socket fails; fewer than four
+    CPUs, or no binding, warns. The GPU is identified by CUDA_VISIBLE_DEVICES and the local rank.
 
     If the kernel reports no NUMA node for a device (-1) on a machine with several nodes, the distance is unknown.
 

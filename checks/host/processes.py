@@ -85,8 +85,8 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for processes that were zombies at both readings of a window.
 
     ## Why it matters
-    A zombie keeps only its process id and exit status until its parent reaps it. A parent that never does is stuck or
-    broken, on GPU nodes often in a driver call, and keeps its own resources.
+    A zombie keeps only its process id and exit status until its parent reaps it. A parent that never does so is broken
+    or stuck, for example in a driver call, and keeps its own resources.
 
     ## Verdicts
     A process that is a zombie of the same parent at both readings warns; the message shows both process ids. A zombie

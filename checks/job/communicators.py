@@ -107,8 +107,8 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     checkpoint may need them. A log without setups or with fewer than three steps is unknown. So is one in which a
     process sets up at least as many communicators of one size as steps are printed, but before them: the step lines may
     have been buffered. It is also unknown if the job may have restarted: NCCL prints its version again, or a process
-    repeats all of its setups before the first step, at least two, after at most half of the steps. For large jobs, the
-    first 256 processes of the log are judged.
+    repeats, after at most half of the steps, all setups that it made before the first step (at least two). For large
+    jobs, the first 256 processes of the log are judged.
 
     ## False alarms
     A job that creates a group for each of its checkpoints.

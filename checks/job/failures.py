@@ -60,8 +60,8 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A failure that stops or hangs a job fails; one that slows it warns. An NCCL warning without a matching signature is
-    unknown and quoted. So is a log that was not read completely: overlong lines, damaged compressed data, truncated
-    lines; and one whose ranks wait for another to set up a communicator. A log without a warning only shows that NCCL
+    unknown and quoted. So is a log that was not read completely (overlong or truncated lines, damaged compressed data),
+    and a log whose ranks wait for another rank to set up a communicator. A log without a warning only shows that NCCL
     wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
     For network failures, the finding states the cause if the host's evidence shows it: limited locked memory, an

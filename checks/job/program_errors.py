@@ -49,13 +49,13 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     disappeared.
 
     ## Verdicts
-    An unhandled exception, and a message whose signature is fatal, fail, whether of a program or of Slurm; one that a
-    program can survive warns. An error that the program survived, or that is truncated, is unknown. An error counts
-    as survived if nearby words show it, or if at least three training steps follow and it is not a hardware error.
-    With `--log`, the last lines of the log are read, and the check is planned only if they show an error. `preflight
-    read` reads all of a pasted text, and reports a line that is marked as an error but matches no signature as
-    unknown. Reports of another process's end are attributed to the first error. If the kernel log of the rank's node
-    shows that the kernel killed the process that a message names, for lack of memory, the finding states it.
+    An unhandled exception fails, and so does a message of a program or of Slurm with a fatal signature. A message that
+    a program can survive warns. An error that the program survived, or that is truncated, is unknown. An error counts
+    as survived if nearby words show it, or if at least three training steps follow and it is not a hardware error. With
+    `--log`, the last lines of the log are read, and the check is planned only if they show an error. `preflight read`
+    reads all of a pasted text, and reports a line that is marked as an error but matches no signature as unknown.
+    Reports of another process's end are attributed to the first error. If the kernel log of the rank's node shows that
+    the kernel killed the named process for lack of memory, the finding states this.
 
     ## False alarms
     An exception that the program printed and survived, with no hint in the lines around it and no training steps after

@@ -93,8 +93,8 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The capacity of a level is the smaller of its links' and its switches'. A spine with less capacity per GPU than the
-    leaf warns, unless the cluster file declares the oversubscription; more than declared fails. The check never gates
-    a job.
+    leaf warns, unless the cluster file declares the oversubscription; a higher oversubscription than declared fails.
+    The check never gates a job.
 
     ## False alarms
     A switch capacity copied from a data sheet in bits, or for both directions.

@@ -132,12 +132,14 @@ def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
     A request that waits gets no token. Its time to the first token grows with the queue, even on fast GPUs.
 
     ## Verdicts
-    With three scrapes or more, the check warns if requests wait in more than half of them, unless fewer wait than run,
-    and only for two steps of the engine or a tenth of the time to the first token. One or two scrapes show moments: the
-    check warns if as many requests wait as run, or if some wait and requests spend more than half of the time to the
-    first token in the queue. It passes if none waits, if requests between two scrapes waited as briefly as above, or
-    if at most one request, or 5% of the running ones, waits: each new request waits for the next step. Otherwise the
-    result is unknown.
+    With three scrapes or more, the check warns if requests wait in more than half of them. It does not warn if fewer
+    requests wait than run, and they wait only for two steps of the engine or a tenth of the time to the first token.
+
+    One or two scrapes show moments. The check warns if as many requests wait as run, or if some wait and requests spend
+    more than half of the time to the first token in the queue. It passes if none waits, if requests between two scrapes
+    waited as briefly as above, or if at most one request, or 5% of the running ones, waits: each new request waits for
+    the next step. Otherwise the result is unknown.
+
     Dynamo's frontend counts requests until their first token, prefill included: zero passes, and any other number is
     unknown.
 

@@ -62,9 +62,9 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
     chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) and three slow runs
     fails. Alternative parts are listed with it, together with the runs that would separate them. Slow runs without such
     a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are slow, one warning
-    covers them: the cluster has two kinds of nodes. The same applies to nodes at NIC rate if the rest exceed what NICs
-    can carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on a
-    different leaf from the rest. It is not reported if alltoall shows that its ports carry the usual rate.
+    covers them: the cluster has two kinds of nodes. The same applies to nodes at NIC rate if the other nodes exceed
+    what NICs can carry. If leaves are unknown, a node is *unknown* if all of its runs are low: it lost a rail, or is on
+    a different leaf from its peers. It is not reported if alltoall shows that its ports carry the usual rate.
 
     ## False alarms
     A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it by

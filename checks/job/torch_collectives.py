@@ -66,15 +66,15 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it waited in
     another group is not reported; its delay is attributed to the rank it waited for. A rank warns if it causes more
     than half of its group's waiting and costs a step at least 1% more than its peers, beyond the variation of the
-    steps, or if it costs single steps more than 15%, or three steps far more than usual, unless all GPUs are idle for
-    twice as long in such a step. Several ranks, at most half of a group, warn together; if they are most ranks of a
-    host, the host is named. If ranks are late because the transfers of their other group take 1.5 times as long as in
-    its sibling groups, that group warns instead. In a pipeline, where stages wait by design, the rank that takes longer
-    than other stages for equal kernels (same name and number of thread blocks) warns, and so does the rank whose GPU is
-    idle, longer than theirs, while they wait for its messages; waiting in collectives of several stages is not judged.
-    A stage with more kernels, such as those of the loss, is reported, but does not warn; it is unknown if most of its
-    kernels have no equal. A job without such a rank is unknown if traces are missing, if collectives cannot be matched,
-    or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
+    steps. It also warns if it costs single steps more than 15%, or three steps far more than usual, unless all GPUs are
+    idle for twice as long in such a step. Several ranks, at most half of a group, warn together; if they are most ranks
+    of a host, the host is named. If ranks are late because the transfers of their other group take 1.5 times as long as
+    in its sibling groups, that group warns instead. In a pipeline, where stages wait by design, a rank warns if it
+    takes longer than other stages for equal kernels (same name and number of thread blocks). It also warns if its GPU
+    is idle, longer than theirs, while they wait for its messages. Waiting in collectives of several stages is not
+    judged. A stage with more kernels, such as those of the loss, is reported, but does not warn; it is unknown if most
+    of its kernels have no equal. A job without such a rank is unknown if traces are missing, if collectives cannot be
+    matched, or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
     communication takes at most 1% of each GPU's time.
 
     ## False alarms

@@ -59,8 +59,8 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The check warns if communication kernels take more than half of a GPU's time, not counting the wait for other ranks.
-    In a single trace, that wait is part of the kernels, so more than half is unknown there. All-to-alls warn above 30
-    %, in the same way. The exposed part is judged by torch.overlap. A trace without such a kernel is unknown.
+    In a single trace, that wait is part of the kernels, so more than half is unknown there. All-to-alls warn above 30%,
+    in the same way. The exposed part is judged by torch.overlap. A trace without such a kernel is unknown.
 
     ## False alarms
     Inference over many GPUs with small batches, where the exchange is most of the work by design.
@@ -214,12 +214,12 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     its message sizes and process groups.
 
     ## Verdicts
-    A transfer lasts from the arrival of the last rank until the first rank is done, so it needs the traces of all ranks
-    of a group, and ten transfers of one size. The check warns if the median rate of the largest size is below half of
-    the usual rate at that size. The usual rate is that of large messages, reduced for smaller ones by a half-size of 28
-    MiB within a node and 114 MiB between nodes, and more for many ranks. Within a node, the part must be a complete
-    board of 8 GPUs with NVSwitches; between nodes, the NICs must be in the cluster file. Otherwise the rate is
-    reported, and the verdict is unknown. Sends and receives are not judged.
+    A transfer lasts from the arrival of the last rank until the first rank is done, so the check needs the traces of
+    all ranks of a group, and ten transfers of one size. The check warns if the median rate of the largest size is below
+    half of the usual rate at that size. The usual rate is that of large messages; smaller ones reach less, about half
+    of it at 28 MiB within a node and at 114 MiB between nodes, and less with many ranks. Within a node, the part must
+    be a complete board of 8 GPUs with NVSwitches; between nodes, the NICs must be in the cluster file. Otherwise the
+    rate is reported, and the verdict is unknown. Sends and receives are not judged.
 
     ## False alarms
     Transfers that share the GPU's memory or SMs with large kernels run slower than in a benchmark, but hardly at half

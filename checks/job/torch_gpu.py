@@ -55,13 +55,13 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     Exposed communication adds to every step: at 30% of the time, a third of the GPU time is spent waiting.
 
     ## Verdicts
-    More than 10% of a GPU's busy time in exposed communication warns; so does more than 10% of a step, added up,
-    after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10% of its
-    time, little exposed communication is unknown instead of a pass, because the idle time has another cause. A trace
-    without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
-    slower rank counts as communication; with the matched collectives of several ranks, it does not. If the rest is at
-    most 10% without the messages between pipeline stages that could not be matched, it is unknown. torch.bucket-start
-    judges when the first bucket starts.
+    More than 10% of a GPU's busy time in exposed communication warns; so does more than 10% of a step, added up, after
+    the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10% of its time,
+    little exposed communication is unknown instead of a pass, because the idle time has another cause. A trace without
+    a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a slower
+    rank counts as communication; with the matched collectives of several ranks, it does not. If only messages between
+    pipeline stages that could not be matched raise it above 10%, the result is unknown. torch.bucket-start judges when
+    the first bucket starts.
 
     ## False alarms
     Inference with tensor parallelism: its layers wait for each other by design.
@@ -296,7 +296,7 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the rate of the largest matrix product of a trace with the GPU's peak.
 
     ## Why it matters
-    A throttled GPU, or a lesser part than was paid for, computes at a fraction of its rate without an error.
+    A throttled GPU, or a slower part than was ordered, computes at a fraction of the expected rate without an error.
 
     ## Verdicts
     A product of M x K by K x N takes 2 M N K operations; its kernels give the time. The largest bfloat16 or float16
@@ -350,7 +350,7 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Most kernels of a model wait for memory. Memory that runs at a low clock, or that belongs to a slower part than was
-    paid for, slows down all of them without an error.
+    ordered, slows down all of them without an error.
 
     ## Verdicts
     A copy of N bytes moves 2 N: it reads and writes each byte. Of at least three copies of 256 MiB or more, which fit

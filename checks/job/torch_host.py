@@ -101,10 +101,10 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
     different time, so with a hundred ranks nearly every step has a pause.
 
     ## Verdicts
-    The check compares the longest stretch of each step in which no thread runs an operator or calls CUDA, without those
-    of a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns if
-    pauses take more than 1% of the steps' time beyond that median. If the profile contains Python stacks, the finding
-    names the function. Fewer than 5 steps are unknown.
+    The check compares the longest stretch of each step in which no thread runs an operator or calls CUDA, leaving out
+    waits for a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns
+    if pauses take more than 1% of the steps' time beyond that median. If the profile contains Python stacks, the
+    finding names the function. Fewer than 5 steps are unknown.
 
     ## False alarms
     A step that saves a checkpoint or evaluates the model, in a profile that is shorter than the interval between them.

@@ -74,8 +74,9 @@ def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Each log is compared with that of the smallest job: the median of its tokens/s, samples/s or TFLOP/s per GPU,
     without the first step. A throughput below 80% warns. The check is planned if the logs show jobs of two sizes or
-    more: the number of ranks (`world size`, or NCCL's own lines), and a throughput that the program is known to print
-    per GPU or for all GPUs together, or a global batch size. Logs of different programs or units are unknown.
+    more. A log must show the number of ranks (`world size`, or NCCL's own lines), and either a throughput that the
+    program is known to print per GPU or for all GPUs together, or a global batch size. Logs of different programs or
+    units are unknown.
 
     ## False alarms
     Logs of different models, or one global batch size for all of them: each GPU then has less to do between two

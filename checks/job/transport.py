@@ -51,7 +51,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the network in use between nodes with InfiniBand, RoCE or a plug-in.
 
     ## Why it matters
-    NCCL falls back to TCP without an error: the job runs at a tenth of the fabric's bandwidth, and the CPUs copy the
+    NCCL falls back to TCP without an error: the job gets a fraction of the fabric's bandwidth, and the CPUs copy the
     data.
 
     ## Verdicts

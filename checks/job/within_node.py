@@ -47,11 +47,11 @@ def within_node(run: RunFacts, site: Site) -> Iterator[Finding]:
     memory as well, it goes to a NIC and back.
 
     ## Verdicts
-    Shared memory between GPUs that are all linked by NVLink warns. They are if NVLink SHARP is available, or if their
-    names in nccl-tests or in the evidence of the log's hosts are those of a board with NVSwitches. For other GPUs,
-    shared memory is unknown: NCCL also uses it between GPUs on different sockets. A network between the GPUs of a job
-    on one node warns. A log without P2P and SHM lines of a host with several ranks is unknown in a job of several
-    nodes, since NCCL connects ranks on first use; it warns if the log shows that both are disabled.
+    Shared memory between GPUs that are all linked by NVLink warns. GPUs count as linked if NVLink SHARP is available,
+    or if their names in nccl-tests or in the evidence of the log's hosts are those of a board with NVSwitches. For
+    other GPUs, shared memory is unknown: NCCL also uses it between GPUs on different sockets. A network between the
+    GPUs of a job on one node warns. A log without P2P and SHM lines of a host with several ranks is unknown in a job of
+    several nodes, since NCCL connects ranks on first use; it warns if the log shows that both are disabled.
 
     ## False alarms
     A single node on which NCCL finds the path over its NICs faster than the one through the host.

@@ -61,10 +61,10 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     nvidia-uvm, it fails with error 999, which looks like a broken driver.
 
     ## Verdicts
-    Fewer GPUs than on the bus are an allocation and pass. No GPU at all fails if NVIDIA_VISIBLE_DEVICES or the cluster
-    file declares that the container should have some; otherwise it is unknown. Device nodes that cannot be opened,
-    because a control group denies it, do not count; if NVIDIA_VISIBLE_DEVICES, Slurm or the pod's request assigned
-    them, the check fails. Outside a container, the check is skipped.
+    A container with fewer GPUs than the bus passes: it was allocated only these. A container without any GPU fails if
+    NVIDIA_VISIBLE_DEVICES or the cluster file declares that it should have some; otherwise it is unknown. Device nodes
+    that cannot be opened, because a control group denies it, do not count; if NVIDIA_VISIBLE_DEVICES, Slurm or the
+    pod's request assigned them, the check fails. Outside a container, the check is skipped.
 
     ## False alarms
     An init or sidecar container without a GPU on purpose; if no GPU is declared, the result is unknown.

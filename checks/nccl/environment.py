@@ -119,8 +119,8 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for NCCL variables that disable a transport.
 
     ## Why it matters
-    Such a variable is often left over from an experiment: jobs still run, over TCP or through host memory, at a tenth
-    of the bandwidth and without any message.
+    Such a variable is often left over from an experiment: jobs still run, but over TCP or through host memory, at a
+    fraction of the bandwidth and without any message.
 
     ## Verdicts
     Values are parsed as in NCCL: ``true`` is 0 and disables nothing. These fail: RDMA disabled on a node with RDMA

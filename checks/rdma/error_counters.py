@@ -107,7 +107,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     After one lost packet, RDMA retransmits the rest of the message, and a queue pair that loses too many packets fails
-    and ends the job. A loss rate that TCP tolerates halves the bandwidth of every collective.
+    and ends the job. A loss rate that TCP tolerates can make every collective several times slower.
 
     ## Verdicts
     Any growth warns; retransmissions and gaps warn above one in a million received packets. A failed queue pair, a
@@ -171,8 +171,8 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare symbol, checksum and retraining counters over the window.
 
     ## Why it matters
-    Each packet that a bad cable or module damages is retransmitted, and every ring waits for that port. Most such
-    links get worse within days and then fail in the middle of a run.
+    Each packet that a bad cable or module damages is retransmitted, and every ring waits for that port. Such a link may
+    get worse and fail in the middle of a run.
 
     ## Verdicts
     Any growth warns. More than 120 symbol errors, 10 damaged packets or 300 retrainings an hour fail, based on a lower

@@ -37,8 +37,8 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the firmware of the NICs of each board (PSID) with each other.
 
     ## Why it matters
-    Firmware controls how a NIC reacts to congestion, and has its own bugs. A NIC with different firmware, often a
-    replaced card, behaves unlike its neighbours and shows up as one slow rail.
+    Firmware controls how a NIC reacts to congestion, and has its own bugs. A NIC with different firmware, such as a
+    replaced card, may behave unlike its neighbours, which shows as one slow rail.
 
     ## Verdicts
     Differences warn, with the device, both versions and the board. NICs of different boards are not compared; virtual

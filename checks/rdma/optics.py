@@ -254,8 +254,8 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare bit error ratios before and after FEC with those of a good link.
 
     ## Why it matters
-    An error that FEC cannot correct loses a packet, and the message is retransmitted. The ratio before FEC shows this
-    days ahead.
+    An error that FEC cannot correct loses a packet, and the message is retransmitted. The ratio before FEC rises
+    earlier.
 
     ## Verdicts
     A ratio above 1e-7 before FEC, above 1e-12 after FEC, or above 1e-12 for symbols warns. The ratios are averages

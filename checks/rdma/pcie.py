@@ -189,8 +189,8 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     AMD hosts are judged, and machines that hide the vendor of the processor.
 
     ## Why it matters
-    With strict ordering, each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
-    the port's rate or less.
+    With strict ordering, each write waits for the one before it in the CPU's fabric: AMD hosts may then receive at half
+    of the port's rate or less.
 
     ## Verdicts
     If relaxed ordering is off, the check warns. Intel and Grace hosts do not need it and are skipped; a virtual machine

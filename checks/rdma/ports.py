@@ -55,9 +55,9 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the pace of the busiest one.
 
     ## Verdicts
-    Any other state fails. Only ports that jobs use are judged: those of the cluster file, NCCL_IB_HCA, or closest to a
-    GPU (on Grace, where all NICs are equally close, all but BlueField). If the roles are unknown, a port that is down
-    is unknown.
+    Any other state fails. Only ports that jobs use are judged: those in the cluster file, in NCCL_IB_HCA, or closest to
+    a GPU. On Grace, where all NICs are equally close, these are all NICs except BlueField. If the roles are unknown, a
+    port that is down is unknown.
 
     The efa driver reports each of its ports as active; rdma.device-count detects missing EFA devices.
 
@@ -233,7 +233,7 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the compute ports' link layers with each other and the expectation.
 
     ## Why it matters
-    NCCL uses HCAs of only one link layer and ignores the rest, and a port of the wrong type joins no fabric.
+    NCCL uses HCAs of only one link layer and ignores all others, and a port of the wrong type joins no fabric.
 
     ## Verdicts
     A port whose layer differs from the cluster file's `link_layer`, or else from most compute ports of the node, fails.

@@ -55,8 +55,8 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The collecting user's permissions apply.
 
     ## Why it matters
-    Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and falls back to TCP, most
-    often in a container without /dev/infiniband.
+    Without its device node, an HCA cannot be opened from user space: NCCL reports "No device" and falls back to TCP. A
+    typical case is a container without /dev/infiniband.
 
     ## Verdicts
     A compute HCA fails if its device node is missing, or if this user cannot read and write it. If `ibv_devinfo`, which

@@ -31,7 +31,7 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Both are in UTC.
 
     ## Why it matters
-    An expired waiver usually hides a forgotten fault that has affected this node's jobs ever since.
+    An expired waiver may stand for a forgotten fault that still affects this node's jobs.
 
     ## Verdicts
     A waiver fails from the day after ``until``. An expired waiver has no effect, so the waived fault is reported as

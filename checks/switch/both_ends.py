@@ -128,10 +128,10 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     If one end sent at least 100,000 pauses of a lossless priority, and the other received less than half of them in
-    proportion to its window, the cable warns: a judgement call. Cables with fewer pauses pass. Bytes warn if more are
-    missing than the port can send in the time that only one of the two windows covers, plus 2%; RDMA traffic counts
-    alone if a host shows nothing else. Bytes are not compared if the time of a window is not recorded, as in pasted
-    answers. If no cable has counters from both ends, the result is unknown.
+    proportion to its window, the cable warns; this limit is a judgement. Cables with fewer pauses pass. Bytes warn if
+    more are missing than the port can send in the time that only one of the two windows covers, plus 2%; RDMA traffic
+    counts alone if a host shows nothing else. Bytes are not compared if the time of a window is not recorded, as in
+    pasted answers. If no cable has counters from both ends, the result is unknown.
 
     ## False alarms
     Pauses in a short burst at the edge of a window: the windows of host and switch begin some seconds apart.

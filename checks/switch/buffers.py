@@ -51,10 +51,10 @@ def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     control never acts.
 
     ## Verdicts
-    A queue whose packets are marked only from a level at which its buffer already pauses warns. That level is the
-    static threshold of the priority group, or the group's share of an otherwise empty pool, which is the highest
-    possible level. The headroom (`xoff`) is not compared: it is used after the pause. `switch.ecn` reports a queue
-    without ECN. A pool without a size is unknown.
+    A queue warns if its packets are marked only at a level at which its buffer already pauses. That level is the static
+    threshold of the priority group, or the group's share of an otherwise empty pool, which is the highest possible
+    level. The headroom (`xoff`) is not compared: it is used after the pause. `switch.ecn` reports a queue without ECN.
+    A pool without a size is unknown.
 
     ## False alarms
     Queues that are filled by several ports, each below its own level.
@@ -136,11 +136,11 @@ def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     PFC on a port with a lossy buffer pauses too late: packets are dropped although every port shows PFC.
 
     ## Verdicts
-    A lossless priority whose group has a profile without headroom fails. If RoCE uses the priority, one that is mapped
-    to a group without a profile, while another group of the port has headroom, fails as well, and so does one without a
-    buffer at a cable to a known device, while other ports have headroom. Any other priority whose buffer is not shown
-    is unknown. If ports share a headroom pool, and the total headroom of the ports in use exceeds four times the pool,
-    the switch warns; a smaller excess passes, because ports rarely all pause at once.
+    A lossless priority fails if its group has a profile without headroom. A priority that RoCE uses also fails if it is
+    mapped to a group without a profile while another group of the port has headroom. It fails as well if it has no
+    buffer at a cable to a known device while other ports have headroom. Any other priority whose buffer is not shown is
+    unknown. If ports share a headroom pool, the switch warns if the total headroom of the ports in use exceeds four
+    times the pool; a smaller excess passes, because ports rarely all pause at the same time.
 
     ## False alarms
     Switches on which few ports carry RoCE, although PFC is enabled on all of them.
@@ -237,9 +237,9 @@ def queue_depth(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     packets of a lossless queue.
 
     ## Verdicts
-    A headroom of which 90% or more was used warns: a judgement. The levels are the highest since the watermarks were
-    last cleared; preflight never clears them. A switch that shows no level of its lossless queues is unknown. The
-    message names the deepest queue; its depth alone is not a fault.
+    A headroom of which 90% or more was used warns; this limit is a judgement. The levels are the highest since the
+    watermarks were last cleared; preflight never clears them. A switch that shows no level of its lossless queues is
+    unknown. The message names the deepest queue; its depth alone is not a fault.
 
     ## False alarms
     A level that was reached before the buffers were changed.

@@ -69,8 +69,8 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A switch that sent pauses for at least 0.1% of the window, and marked no packet of its queues with ECN, warns; if
-    its marks are not counted, it is unknown. More than one marked packet in ten, over the complete window, also warns:
-    a judgement, for which there is no standard. Marks without pauses pass.
+    its marks are not counted, it is unknown. More than one marked packet in ten, over the complete window, also warns;
+    this limit is a judgement, because no standard defines one. Marks without pauses pass.
 
     ## False alarms
     A pause storm from a peer of a switch whose own queues are empty.

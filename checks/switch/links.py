@@ -193,9 +193,9 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     Switches drop oversized frames silently: handshakes and small messages work, and the first large transfer hangs.
 
     ## Verdicts
-    A switch port with a smaller MTU than the host behind it fails, and so do two switch ports with different MTUs on
-    one cable, which only warn if both accept the largest frames of all hosts. The MTU of a SONiC port includes neither
-    the Ethernet header nor a VLAN tag. An end without an MTU is unknown.
+    A switch port with a smaller MTU than the host behind it fails. Two switch ports with different MTUs on one cable
+    fail as well, or warn if both accept the largest frames of all hosts. The MTU of a SONiC port includes neither the
+    Ethernet header nor a VLAN tag. An end without an MTU is unknown.
 
     ## False alarms
     None known. If hosts without evidence send larger frames than those with it, a warning understates the fault.

@@ -45,8 +45,8 @@ def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare ECN, buffers, maps, watchdog and MTU of the switches of each tier.
 
     ## Why it matters
-    A setting that differs on one switch may be valid on its own, so no other check reports it; but it makes paths
-    through this switch behave differently, and results depend on the placement of a job.
+    A setting that differs on one switch may be valid on its own, so no other check reports it. But paths through this
+    switch behave differently, and the speed of a job depends on its placement.
 
     ## Verdicts
     Switches of one model are compared in two tiers: those with hosts, and those without. In a tier of three or more, a

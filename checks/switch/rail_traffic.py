@@ -88,10 +88,10 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     More than 5% of the hosts' bytes on the uplinks of a leaf warns. If a rail has several leaves, such a share is
-    unknown, as it may be traffic between these leaves. A leaf is of the rail at three quarters of its ports or more: a
-    swapped cable (`fleet.rail-leaf`) does not change it. The check does not apply if a leaf connects several rails, or
-    hosts have a single one. Leaves whose hosts send less than 1% of their rate are not judged; if the rate of a port
-    is not known, that is unknown.
+    unknown, as it may be traffic between these leaves. A leaf belongs to a rail if three quarters of its ports or more
+    do, so a swapped cable (`fleet.rail-leaf`) does not change it. The check does not apply if a leaf connects several
+    rails, or hosts have a single one. Leaves whose hosts send less than 1% of their rate are not judged; if the rate of
+    a port is not known, the result is unknown.
 
     ## False alarms
     Storage, or nodes without evidence, that are reached over the same leaves.

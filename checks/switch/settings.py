@@ -319,8 +319,8 @@ def watchdog(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Look up the PFC watchdog of each lossless port, and its times.
 
     ## Why it matters
-    A NIC that pauses without end stops every flow towards it, then those behind them. The watchdog drops its packets
-    instead, so one broken NIC does not stop the fabric.
+    A NIC that pauses without end stops every flow towards it, and then the flows behind these. The watchdog drops the
+    NIC's packets instead, so one broken NIC does not stop the fabric.
 
     ## Verdicts
     A lossless port without a watchdog warns, and so does a detection time below the polling interval, which detects
