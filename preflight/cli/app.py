@@ -149,7 +149,7 @@ def main(verbose: bool) -> None:
     """Find out before the job starts why a GPU cluster would run slow.
 
     \b
-    First:   preflight demo                     a sick example cluster
+    First:   preflight demo                     an example cluster with faults
     Then:    preflight check                    this machine
              preflight check --cluster cluster.toml --html report.html
     More:    man preflight, preflight help COMMAND, preflight explain CHECK, docs/

@@ -40,11 +40,11 @@ def check(**arguments: Any) -> int:
 
     The cluster file declares the expected state of the nodes. Without an expectation, the result is unknown.
 
-    --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
-    time limit. --switches reads the switches of [switches] hosts over SSH; without nodes, only those. --judge-on-nodes
-    sends preflight to the nodes through Slurm; the report is the same. --exclude-file writes a list for sbatch
-    --exclude. --json, --html, --junit, --textfile and --exclude-file take - for standard output; --json without a file
-    prints the report.
+    --only and --skip take ids of checks, with wildcards: 'rdma.*'. Use --log once for each file. --window also extends
+    the time limit. --switches reads the switches that [switches] of the cluster file names; without nodes, it reads
+    only the switches. --judge-on-nodes sends preflight to the nodes through Slurm; the report is the same.
+    --exclude-file writes a list for sbatch --exclude. --json, --html, --junit, --textfile and --exclude-file take - for
+    standard output; --json without a file prints the report.
     """
     from preflight.run import check as run
 

@@ -32,7 +32,7 @@ _FILE = click.Path()
 @click.option("--termination-log", type=_FILE, metavar="F", help="init-container: where to write the reason.")
 @click.option("--verdicts", type=_FILE, metavar="DIR", help="slurm-controller, status: read verdicts from DIR.")
 @click.option("--hosts", metavar="NODESET", help="slurm-controller: check these nodes over SSH.")
-@click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: for --hosts.")
+@click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: SSH configuration for --hosts.")
 @click.option("--node", metavar="NAME", help="Name of this node in the cluster file.")
 def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -> int:
     """Let a job start, or hold it back.

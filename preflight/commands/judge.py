@@ -101,7 +101,7 @@ def _cluster_of_the_demo() -> Iterator[Path]:
 @click.command(cls=options.ShortHelp)
 @options.outputs
 def demo(**outputs: Any) -> int:
-    """Judge the sick cluster that ships with preflight.
+    """Judge an example cluster with faults.
 
     The evidence of its eight nodes is synthetic: it imitates the documented output of each tool.
 

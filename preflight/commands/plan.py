@@ -75,7 +75,7 @@ def plan(
     Example: preflight plan train.sh --on "64 x HGX H100, rail-optimised, 1:1"
              preflight plan ds_config.json config.json --gpus 64 --search
              preflight plan train.sh --evidence evidence/ --html plan.html
-    Exit:    1 a violation; 3 one could not be decided; else 0
+    Exit:    0 no violation, 1 a violation, 3 unknown, 2 usage
     \f
 
     The plan states whether the job fits in GPU memory, which links each parallel group crosses, how long a step takes,

@@ -1,1 +1,1 @@
-"""A made-up sick cluster as package data; see tests/support/machines."""
+"""A made-up cluster with faults as package data; see tests/support/machines."""

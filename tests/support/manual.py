@@ -46,7 +46,7 @@ Usage or configuration: no node was contacted.
 .B 3
 Unknown: a gating check is unknown, a node gave no answer, or nothing was judged.
 .PP
-2 is decided first, then 1, then 3. The exit status of
+If several apply, 2 takes precedence over 1, and 1 over 3. The exit status of
 .B preflight gate
 is that of the hook, which
 .B preflight gate \\-\\-policy
@@ -56,7 +56,7 @@ is 0 even if items fail: it prints answers, no verdict.
 .SH FILES
 .TP
 .I /var/lib/preflight
-Where root keeps verdicts and the last valid cluster file; others keep them in
+Where root keeps verdicts and the last valid cluster file; for other users, they are in
 .IR $XDG_STATE_HOME/preflight .
 """
 
