@@ -74,10 +74,10 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     ## Verdicts
     A link slower than most of at least three similar links fails, and so does a link with a single lane. A link in the
     cluster file's reference sweep is compared with its speed there instead. If the fastest speed is not that of most
-    links, the check warns: which speed is right is not known. Ports of different chips are not compared. Unconnected
-    ports are not judged: only a reference shows what should be connected. The "could be" speed of a port is quoted but
-    not judged: it is the chip's capability, not the speed the cable was bought for. A link without a speed, or in an
-    incomplete sweep, is unknown.
+    links, the check warns, because it is not known which speed is right. Ports of different chips are not compared.
+    Unconnected ports are not judged: only a reference shows what should be connected. The "could be" speed of a port is
+    quoted but not judged: it is the chip's capability, not the speed the cable was bought for. A link without a speed,
+    or in an incomplete sweep, is unknown.
 
     ## False alarms
     HCAs of one model that run at two speeds on purpose (splitter cables).

@@ -197,7 +197,7 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for an aggregation node in every switch, and for the SHARP manager.
 
     ## Why it matters
-    Without either, NCCL silently falls back to rings and trees, and an all-reduce moves twice the bytes.
+    If either is missing, NCCL silently falls back to rings and trees, and an all-reduce moves twice the bytes.
 
     ## Verdicts
     Aggregation nodes without a manager warn. With sharp = true in the cluster file, switches without an aggregation

@@ -76,10 +76,10 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Each value is the growth of a counter between two runs per packet or byte that the port carried, so more jobs alone
     do not change it. A port warns if the median of the newest third of the values is at least twice that of the oldest
-    third, three of four pairs of values grow, and the newest values are not negligible: 0.1% of the packets marked,
-    100 CNPs per million packets, 1 ms of pauses per GB, one tick of waiting per packet. The bit error ratio before FEC
-    warns if it grew tenfold, to 1e-9 or more. A trend needs seven values over three days. Idle intervals and intervals
-    with a reset do not count; a wait counter at its maximum has no value.
+    third, three of four pairs of values grow, and the newest values are not negligible. The least values that count are
+    0.1% of the packets marked, 100 CNPs per million packets, 1 ms of pauses per GB, and one tick of waiting per packet.
+    The bit error ratio before FEC warns if it grew tenfold, to 1e-9 or more. A trend needs seven values over three
+    days. Idle intervals and intervals with a reset do not count; a wait counter at its maximum has no value.
 
     ## False alarms
     A new job with another pattern of communication, such as an all-to-all instead of a ring.

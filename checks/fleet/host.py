@@ -235,8 +235,8 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     """Compare firmware, processors, memory, drives, mounts, kernel and limits.
 
     ## Why it matters
-    A job runs at the pace of its slowest node: a different BIOS profile or governor costs a node a few per cent, and
-    all others wait for it in every step. A node with less memory can end the job.
+    A job runs at the pace of its slowest node. If a different BIOS profile or governor costs one node a few per cent,
+    all other nodes wait for it in every step. A node with less memory can end the job.
 
     ## Verdicts
     Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1%

@@ -198,8 +198,8 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the priority of each DSCP on the switch port with the interface's.
 
     ## Why it matters
-    The interface pauses on one priority and the switch queues the packets in another: they are dropped under load
-    although PFC is on for the same priority at both ends, and RDMA retransmits complete messages.
+    The interface pauses on one priority, but the switch queues the packets in another. Under load, the packets are
+    dropped although PFC is on for the same priority at both ends, and RDMA retransmits complete messages.
 
     ## Verdicts
     A DSCP fails if the two ends give it different priorities and one of these is lossless or carries the job's packets;

@@ -215,8 +215,8 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge each GPU's pending, failed and completed row remappings, and spare rows.
 
     ## Why it matters
-    A pending remapping means that a row is known to be bad and still in use: the next job that touches it
-    dies. A failed one means that no spare row is left.
+    A pending remapping means that a row is known to be bad and still in use: the next job that touches it dies. A
+    failed remapping means that no spare row is left.
 
     ## Verdicts
     A GPU fails with 512 rows remapped for uncorrectable errors (the vendor's limit), or with a failed or pending

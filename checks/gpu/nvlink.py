@@ -39,8 +39,8 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     For unknown parts, the other GPUs of the node are the reference.
 
     ## Why it matters
-    Traffic between GPUs is spread over all links: one link of eighteen that is down costs 6% of every tensor-parallel
-    exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
+    Traffic between GPUs is spread over all links. If one link of eighteen is down, every tensor-parallel exchange on
+    the node takes 6% longer, and a GPU without any link falls back to PCIe.
 
     ## Verdicts
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction); healthy links

@@ -150,11 +150,11 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     visible there. PCIe cards need no fabric manager; on GB200, it runs on the switch trays. A stopped fabric manager
     fails, and so does a version other than the driver's. On HGX A100 and before, no CUDA program starts while it is
     stopped (NVIDIA's guide, ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and
-    the start of CUDA depends on each GPU's registration in the fabric instead of the service: if all GPUs report that
-    they have joined, a stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and
-    gpud fail the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. Until the service
-    runs again, a GPU that is reset or a node that is rebooted cannot rejoin the fabric. In a container, services are
-    not visible, and the result is unknown.
+    the start of CUDA depends on each GPU's registration in the fabric instead of the service. So if all GPUs report
+    that they have joined, a stopped service only warns. That new programs start is an inference from the guide. gcm,
+    AWS and gpud fail the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. Until the
+    service runs again, a GPU that is reset or a node that is rebooted cannot rejoin the fabric. In a container,
+    services are not visible, and the result is unknown.
 
     ## False alarms
     A virtual machine whose hypervisor runs the fabric manager: the fabric state is Completed without a local service,

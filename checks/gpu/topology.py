@@ -212,8 +212,8 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     PIX or PXB is close enough.
 
     ## Why it matters
-    NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU stages every byte
-    through host memory, and one behind the other socket also crosses the inter-socket link.
+    NCCL uses GPUDirect RDMA only up to PXB by default. If the nearest NIC is behind the CPU, a GPU stages every byte
+    through host memory. If the NIC is behind the other socket, the bytes also cross the inter-socket link.
 
     ## Verdicts
     SYS fails, and PHB and NODE warn. On a PCIe server in which each NIC is near one GPU and serves more GPUs of its

@@ -62,9 +62,9 @@ def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the driver and NCCL with the CUDA version of each installed PyTorch.
 
     ## Why it matters
-    If the driver is older than PyTorch's CUDA, each job ends at its first CUDA call with "CUDA driver version is
-    insufficient for CUDA runtime version", even if all nodes have the same driver. Two NCCL packages for different
-    CUDA versions overwrite each other's library.
+    With a driver older than PyTorch's CUDA, each job ends at its first CUDA call with "CUDA driver version is
+    insufficient for CUDA runtime version", even if all nodes have the same driver. Two NCCL packages for different CUDA
+    versions overwrite each other's library.
 
     ## Verdicts
     A driver supports all minor versions of its major CUDA version (11: driver 450.80.02, 12: 525.60.13, 13: 580 and

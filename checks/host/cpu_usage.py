@@ -34,10 +34,10 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     GPUs wait. The usual cause is a transport that copies through the host (TCP, staging, Gloo).
 
     ## Verdicts
-    CPUs that are more than 90% busy on average, a CPU with more than 80% of its time in interrupts, and more than 5%
-    of time stolen by the hypervisor warn; so does a single CPU that is more than 90% busy and spends more than half of
-    its time in the kernel while the network is loaded, typically for a thread that sends over TCP. The limits are
-    judgements. The average over a window hides much shorter spikes.
+    CPUs that are more than 90% busy on average, a CPU with more than 80% of its time in interrupts, and more than 5% of
+    time stolen by the hypervisor warn. While the network is loaded, a single CPU that is more than 90% busy, and spends
+    more than half of its time in the kernel, also warns: typically, a thread sends over TCP. The limits are judgements.
+    The average over a window hides much shorter spikes.
 
     A CPU that is fully busy in user code is reported but not judged: NCCL's threads poll by design, data loaders
     compute, and a thread that copies through host memory looks the same. A CPU that is fully busy in the kernel while

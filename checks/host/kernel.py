@@ -254,8 +254,8 @@ def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     random, and step times vary.
 
     ## Verdicts
-    The value 1 (normal balancing) warns, also if 2 is added. A kernel built without balancing has no such file, and
-    passes.
+    The value 1 (normal balancing) warns, and so does 3, which adds memory tiering. A kernel built without balancing has
+    no such file, and passes.
 
     ## False alarms
     None known. The value 2 alone is memory tiering, which moves nothing between sockets; it passes.

@@ -68,9 +68,9 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
     interrupts delay single iterations, but hardly change the mean that a benchmark prints.
 
     ## Verdicts
-    A 99th percentile above twice the median, or a 99.9th above five times, warns. The table has no median; without the
-    JSON file, the mean is used. Fewer than 299 iterations of each size do not show a 99th percentile and are *unknown*;
-    the 99.9th needs 2,995 and the file of `-J`.
+    A 99th percentile above twice the median, or a 99.9th above five times, warns. The table that nccl-tests prints has
+    no median; without the JSON file, the mean is used. Fewer than 299 iterations of each size do not show a 99th
+    percentile and are *unknown*; the 99.9th needs 2,995 and the file of `-J`.
 
     ## False alarms
     Messages of a few bytes on nodes with busy CPUs, and the first iterations of a run without warm-up.

@@ -64,10 +64,11 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     and a log whose ranks wait for another rank to set up a communicator. A log without a warning only shows that NCCL
     wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
-    For network failures, the finding states the cause if the host's evidence shows it: limited locked memory, an
-    unusable row of the GID table, a port of the connection that is down, flaps, damages or loses packets, no route to
-    the peer, a missing plug-in, no path to GPU memory, ACS or a translating IOMMU. If the failure may have other causes
-    as well, this one is called likely. If log and node contradict each other, the cause is unknown.
+    For network failures, the finding states the cause if the host's evidence shows it. Possible causes are limited
+    locked memory, an unusable row of the GID table, no route to the peer, a missing plug-in, no path to GPU memory, ACS
+    and a translating IOMMU. A port of the connection that is down, flaps, or damages or loses packets is also one. If
+    the failure may have other causes as well, this one is called likely. If log and node contradict each other, the
+    cause is unknown.
 
     ## False alarms
     The end of a cancelled job: its ranks report each other, without an earlier failure.

@@ -82,9 +82,9 @@ def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
     started on every node.
 
     ## Verdicts
-    The check fails if tensor x pipeline x context does not divide the number of GPUs, if expert x expert-tensor x
-    pipeline does not, if the stated data-parallel size differs from the resulting one, or if the job has more GPUs than
-    the cluster. The message states the resulting data-parallel size.
+    The check fails if tensor x pipeline x context, or expert x expert-tensor x pipeline, does not divide the number of
+    GPUs. It also fails if the stated data-parallel size differs from the resulting one, or if the job has more GPUs
+    than the cluster. The message states the resulting data-parallel size.
 
     ## False alarms
     A framework that leaves GPUs idle on purpose.
@@ -388,9 +388,9 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     The requirement is the sum of weights, gradients, Adam's states, activations of the microbatches in flight and
     logits on the most loaded GPU, the first or last pipeline stage. The check fails if the minimum for the stated
     settings in any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB
-    (driver, context, NCCL, workspace) and 15% for fragmentation (in Megatron-LM, only of memory that is allocated
-    repeatedly), and in other frameworks with the buffers of unfused kernels. Everything in between warns, and names the
-    decisive settings. The expert router is assumed to be balanced.
+    (driver, context, NCCL, workspace) and 15% for fragmentation. In Megatron-LM, the 15% are only of memory that is
+    allocated repeatedly; in other frameworks, the buffers of unfused kernels must fit as well. Everything in between
+    warns, and names the decisive settings. The expert router is assumed to be balanced.
 
     ## False alarms
     A framework that offloads to host memory by itself.

@@ -128,15 +128,15 @@ def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that the rings of data- and context-parallel groups visit each node once.
 
     ## Why it matters
-    A ring in rank order that visits a node twice crosses the network more often than necessary: with cyclically
-    distributed ranks, at every hop.
+    A ring in rank order that visits a node twice crosses the network more often than necessary. If ranks are
+    distributed cyclically, it crosses the network at every hop.
 
     ## Verdicts
     A data-parallel group that visits a node again warns, since NCCL sorts its own rings by node. A context-parallel
     group that exchanges in a ring fails, since its ring follows rank order.
 
     ## False alarms
-    Groups for which NCCL chooses every path.
+    Data-parallel groups whose rings NCCL sorts by node: the order of their ranks then costs nothing.
     """
     job, dense, _, placement = placed(run, site)
     returning = False

@@ -35,8 +35,8 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the NIC indexes of both ends of each network connection.
 
     ## Why it matters
-    On a fabric with one leaf switch for each rail, traffic from one NIC index to another goes through the spine: it
-    overloads the uplinks, and on isolated rails it does not arrive at all.
+    On a fabric with one leaf switch for each rail, traffic from one NIC index to another goes through the spine and can
+    overload the uplinks. On isolated rails, it does not arrive at all.
 
     ## Verdicts
     A connection between NICs of different indexes warns: NCCL creates one if it finds no shorter path. If the log does

@@ -80,7 +80,7 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare NCCL variables across nodes of the same kind and their ranks.
 
     ## Why it matters
-    Ranks that disagree on an algorithm, a protocol or a buffer size wait for messages that their peers never send: the
+    Ranks that disagree on an algorithm, a protocol or a buffer size wait for messages that their peers never send. The
     job hangs in its first collective, or fails with "message truncated", and no single rank shows the fault.
 
     ## Verdicts

@@ -122,11 +122,12 @@ def kv_transfer(run: RunFacts, site: Site) -> Iterator[Finding]:
     or a single rail takes many times as long.
 
     ## Verdicts
-    The check warns if more than one transfer in 1000 failed or expired, if their mean time exceeds a fifth of the mean
-    time to the first token, or if their p99 (the lower bound of its bucket) exceeds ten times their mean and the sizes
-    of the caches do not explain it. Otherwise it passes, and shows the rate. The result is unknown below 20 transfers:
-    most engines do not separate prefill and decode. For a decode worker, whose prefill takes no longer than two of its
-    steps, the first token is mostly transfer by design: only the rate is shown, and the result is unknown.
+    The check warns if more than one transfer in 1000 failed or expired, or if the mean time of a transfer exceeds a
+    fifth of the mean time to the first token. It also warns if the p99 of the transfers (the lower bound of its bucket)
+    exceeds ten times their mean, and the sizes of the caches do not explain it. Otherwise it passes, and shows the
+    rate. The result is unknown below 20 transfers: most engines do not separate prefill and decode. For a decode
+    worker, whose prefill takes no longer than two of its steps, the first token is mostly transfer by design: only the
+    rate is shown, and the result is unknown.
 
     ## False alarms
     Small models with very short times to the first token: a fifth is then a few milliseconds.

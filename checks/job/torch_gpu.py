@@ -251,9 +251,9 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Gradients are all-reduces and reduce-scatters of at least 64 KiB that never run before a step's last backward pass.
-    The check warns if the first of them starts in the second half of that pass, or if more than 32 with a median size
-    below 1 MiB run in a step, but only if communication is exposed for more than 1% of the steps. Stages of a
-    pipeline, and traces without such a collective, are unknown.
+    If communication is exposed for more than 1% of the steps, the check warns in two cases: the first of these
+    collectives starts in the second half of that pass, or a step has more than 32 with a median size below 1 MiB.
+    Stages of a pipeline, and traces without such a collective, are unknown.
 
     ## False alarms
     A model with most of its parameters in the last layers, which the backward pass reaches first.

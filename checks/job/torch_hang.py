@@ -56,7 +56,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     otherwise they are unknown, because dumps do not show whether tensors are on GPUs.
 
     ## False alarms
-    A run on one GPU with a process group only for ordering.
+    A run on one GPU that uses a process group only to order its processes.
     """
     for key, trace in run.traces.items():
         document = trace.document

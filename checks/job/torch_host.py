@@ -155,8 +155,8 @@ def memory(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the memory that PyTorch reserves with its peak use.
 
     ## Why it matters
-    Memory that is reserved in pieces of the wrong size is lost to the job: it ends with "out of memory" although enough
-    is free, or synchronises to free its cache, step after step.
+    Memory that is reserved in pieces of the wrong size is lost to the job. The job ends with "out of memory" although
+    enough is free, or synchronises in every step to free its cache.
 
     ## Verdicts
     The check warns if more than a fifth of the largest reserved amount, and more than 1 GiB, is not in use even at the

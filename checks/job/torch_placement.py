@@ -48,9 +48,9 @@ def placement(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The late ranks are those of torch.straggler. The check warns if ranks in one place, such as the third of each host,
     are late on at least two hosts and on more than half of them; hosts with fewer ranks in the traces than usual, or
-    whose first rank is not known, do not count. It also warns if the matrix of `nvidia-smi topo -m` shows a longer path
-    to the nearest NIC for a late rank's GPU than for its peers', where every GPU of the node has a rank in the traces.
-    A job without a late rank passes if all ranks could be compared. A late rank without evidence from its node is
+    whose first rank is not known, do not count. If every GPU of a node has a rank in the traces, it also warns if
+    `nvidia-smi topo -m` shows a longer path to the nearest NIC for a late rank's GPU than for the GPUs of its peers. A
+    job without a late rank passes if all ranks could be compared. A late rank without evidence from its node is
     unknown.
 
     ## False alarms

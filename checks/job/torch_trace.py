@@ -52,11 +52,12 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     slowest rank delays all others.
 
     ## Verdicts
-    The check warns if the waits cost at least 1% of the steps' time: the CPU waits for this long, and the GPU is idle
-    for this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs
-    nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done are counted
-    in threads that launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of
-    pageable memory. .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
+    The check warns if the waits cost at least 1% of the steps' time. This means that the CPU waits for this long, and
+    that the GPU is idle for this long, during or after the wait or because nothing was launched. A wait for a GPU that
+    stays busy costs nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is
+    done are counted in threads that launch kernels: synchronisation of a stream, device or event, and blocking copies
+    such as those of pageable memory. .item() of a CPU tensor makes no such call. The profiler itself synchronises once,
+    at its end.
 
     ## False alarms
     A CPU that is slow for another reason and also waits for the GPU.
@@ -166,15 +167,15 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     long steps occur at regular intervals, the finding names the interval. A first step of the profile that takes
     longer is reported, but not judged. Fewer than 5 steps are unknown.
 
-    The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
-    print `step`, `loss` and a time) are judged without the first step, also after a restart: there, the number of a
-    step is below the one before. Steps above twice the median warn if they take more than 1% of the time; so do steps
+    The step lines of a job's log are those of Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and
+    programs that print `step`, `loss` and a time. The first step is not judged, nor the first after a restart, at which
+    the number of the step falls. Steps above twice the median warn if they take more than 1% of the time; so do steps
     above 1.2 times the median that recur at regular intervals or among otherwise even times. The check warns if all
     steps after some point take 1.5 times as long, or if times grow by more than 5% from the first to the last quarter
-    of 20 steps or more. A standard deviation above 15%, without the slowest tenth,
-    is unknown: sequences may differ in length. So is a median MFU below 15%. A loss that is not a number fails; one
-    that doubles, or a gradient that is not a number, warns. Fewer than 8 steps only pass if none takes twice as long as
-    another. If several ranks print lines, each rank is judged.
+    of 20 steps or more. A standard deviation above 15%, without the slowest tenth, is unknown: sequences may differ in
+    length. So is a median MFU below 15%. A loss that is not a number fails; one that doubles, or a gradient that is not
+    a number, warns. Fewer than 8 steps only pass if none takes twice as long as another. If several ranks print lines,
+    each rank is judged.
 
     ## False alarms
     Sequences of different lengths, a step that saves a checkpoint, or micro-steps between optimizer steps that

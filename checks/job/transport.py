@@ -59,11 +59,11 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     plug-in that was only loaded, does not count as used. TCP between nodes fails; hosts that differ are named with
     their ranks. A job on one node needs no network (`nccl.within-node`).
 
-    With the evidence of the log's hosts (`preflight check --hosts … --log FILE`, `preflight judge EVIDENCE --log
-    FILE`), the finding states the first cause that applies: disabled by NCCL_IB_DISABLE or NCCL_NET, no RDMA NIC
-    (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library, NCCL_IB_HCA
-    selects nothing, all ports down, plug-in missing. A log alone gives the probable cause and how to confirm it; if log
-    and node contradict each other, the cause is unknown, and both are quoted.
+    The evidence of the log's hosts (`preflight check --hosts … --log FILE`, `preflight judge EVIDENCE --log FILE`) may
+    show the cause. The finding states the first that applies: NCCL_IB_DISABLE or NCCL_NET disables RDMA, there is no
+    RDMA NIC (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband or no verbs library,
+    NCCL_IB_HCA selects nothing, all ports are down, or the plug-in is missing. A log alone gives the probable cause and
+    how to confirm it; if log and node contradict each other, the cause is unknown, and both are quoted.
 
     ## False alarms
     A cluster without RDMA; declare hcas = 0 in the cluster file. The cause may be wrong if the evidence is from the

@@ -43,8 +43,8 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the GID that NCCL_IB_GID_INDEX selects on each RoCE compute port.
 
     ## Why it matters
-    The index counts addresses in the order in which they were added: after a restart of the network, or in a pod, row 3
-    may be empty or a link-local address, and every connection ends in a time-out that does not mention the index.
+    The index counts addresses in the order in which they were added. After a restart of the network, or in a pod, row 3
+    may be empty or a link-local address. Every connection then ends in a time-out that does not mention the index.
 
     ## Verdicts
     An empty row, RoCE v1 and a link-local address fail. A valid row warns on a host with NCCL 2.21 or newer, which

@@ -67,7 +67,7 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for pinned values that NCCL would choose for each size and topology.
 
     ## Why it matters
-    The best choice for one message size and GPU generation is wrong for others: a pinned Ring disables NVLink SHARP, a
+    The best choice for one message size and GPU generation is wrong for others. A pinned Ring disables NVLink SHARP, a
     pinned LL halves the bandwidth of large messages, and a forced number of channels takes SMs from the model.
 
     ## Verdicts

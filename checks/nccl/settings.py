@@ -151,9 +151,9 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     carriage returns become part of a name, and unknown words are ignored.
 
     ## Verdicts
-    All of these warn; an algorithm or protocol unknown to NCCL 2.24 and later fails, because it ends the job. Also
-    reported are an IB time-out below 18 or infinite (at 16, a connection fails after 1.9 s), fewer than 7 retries, a
-    buffer that is not a power of two of at least 1 MiB, and an empty value. A value may repeat the default.
+    All of these warn; an algorithm or protocol unknown to NCCL 2.24 and later fails, because it ends the job. An IB
+    time-out below 18 or infinite (at 16, a connection fails after 1.9 s), fewer than 7 retries, a buffer that is not a
+    power of two of at least 1 MiB, and an empty value also warn. A value may repeat the default.
 
     ## False alarms
     A time-out or buffer size that was tuned for this fabric; add a comment where it is set.

@@ -41,7 +41,7 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     They are libnccl-net.so and libsharp_coll.so.
 
     ## Why it matters
-    Without either, NCCL silently uses its own InfiniBand transport, and the switches reduce nothing.
+    If either is missing, NCCL silently uses its own InfiniBand transport, and the switches reduce nothing.
 
     ## Verdicts
     A plug-in without its library, or an empty file for either, warns; it fails if NCCL_COLLNET_ENABLE=1 requests SHARP.

@@ -164,7 +164,7 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Error handling must be on.
 
     ## Why it matters
-    If error handling is off, or set under a name that PyTorch does not read, a dead rank leaves its peers waiting in a
+    If error handling is off, or set under a name that PyTorch does not read, the peers of a dead rank wait in a
     collective until the scheduler's limit, with all nodes allocated and idle.
 
     ## Verdicts

@@ -90,8 +90,8 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms and temperature of each active compute port's module.
 
     ## Why it matters
-    The error rate of a module that is too hot or receives too little light rises: at first FEC corrects the errors,
-    then packets are retransmitted, and finally the link fails in the middle of a run.
+    A module that is too hot, or receives too little light, causes errors. At first, FEC corrects them; then packets are
+    retransmitted, and finally the link fails in the middle of a run.
 
     ## Verdicts
     An alarm with a current value beyond the module's own threshold fails. A warning, or an alarm with a value that is

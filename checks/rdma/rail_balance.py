@@ -37,8 +37,8 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes of each compute port in the window with the median port's.
 
     ## Why it matters
-    NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half as much
-    as its peers leaves bandwidth unused, and one that carries twice as much delays them.
+    NCCL gives every rail the same share, and a collective ends with its slowest rail. A NIC that carries half as much
+    as its peers leaves bandwidth unused; a NIC that carries twice as much delays them.
 
     ## Verdicts
     A port that carries less than half as much as the median port, or more than twice as much, warns; these limits are a

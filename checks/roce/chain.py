@@ -78,8 +78,8 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     priority, PFC on for exactly that priority, ECN on for it, CNPs in another priority, global pause off, a separate
     receive buffer, DCBX mode, DCQCN parameters.
 
-    A broken link fails. The links from trust on are judged if the cluster file has `lossless = true`: against its keys
-    (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), or else for consistency with the
+    A broken link fails. The links from trust on are judged if the cluster file has `lossless = true`. They are compared
+    with its keys (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), or else with the
     priority that the port's map assigns to the traffic class. If `lossless` is not declared and a port has PFC on for
     one priority, settings that contradict it warn. DCBX left to firmware, and DCQCN parameters that differ between the
     ports, warn. The MTU must equal the cluster file's, because larger packets are lost between peers that differ;

@@ -108,8 +108,8 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare trust state, PFC, ECN, DSCP map and global pause of RoCE ports.
 
     ## Why it matters
-    If one node sends RDMA on a priority that its peers do not use, or does not pause on theirs, its packets are lost
-    under load, and all ranks wait for the retransmissions.
+    If one node uses a different RDMA priority from its peers, or does not pause on theirs, packets are lost under load,
+    and all ranks wait for the retransmissions.
 
     ## Verdicts
     Nodes whose roce.chain breaks at a setting do not vote on it. Of the other nodes, those that differ from the
@@ -145,8 +145,8 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """Compare the GID table rows of RoCE v2 addresses across nodes of one kind.
 
     ## Why it matters
-    A number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects a different address on a node that
-    differs, or none: connections to it end in a time-out that does not mention the index.
+    On a node that differs, the number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects another
+    address, or none. Connections to this node end in a time-out that does not mention the index.
 
     ## Verdicts
     Nodes that differ from the majority fail if NCCL_IB_GID_INDEX is set on any node; otherwise they warn, because NCCL

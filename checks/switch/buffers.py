@@ -57,7 +57,7 @@ def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     A pool without a size is unknown.
 
     ## False alarms
-    Queues that are filled by several ports, each below its own level.
+    A queue that several ports fill, each of which stays below its own level.
     """
     good = yield from each_switch(
         net, site, lambda switch: _late_marks(net, switch, site), "pfc", "queues", "ecn", "groups", "profiles"

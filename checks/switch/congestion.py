@@ -73,7 +73,7 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     this limit is a judgement, because no standard defines one. Marks without pauses pass.
 
     ## False alarms
-    A pause storm from a peer of a switch whose own queues are empty.
+    A pause storm that a peer started and the switch only passes on.
     """
     good = yield from each_switch(
         net, site, lambda switch: _marks_of(net, switch, site), "pfc", "ecn",

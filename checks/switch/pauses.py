@@ -57,14 +57,14 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     The pauses are followed from each paused port to a device that is not paused itself. If that device is a host, it
     fails: it receives data more slowly than the data arrives; its evidence, such as a narrow PCIe link, is quoted.
-    `fabric.host-storm` reports a NIC that pauses without load. A ring of switches that wait for each other fails. A
-    switch with a port that sends at 90% of its rate warns (incast, or an uplink that several flows share),
-    and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown. If
-    it is named like the hosts, or if the cluster file lists the switches without it, it is probably a slow host, and
-    warns. A port counts as paused from 0.1% of the window. Where only frames are counted, not their time, the share is
-    an upper bound: a host is then unknown below 10%, and warns above. For a switch that counts no pauses, the counts
-    of the hosts and switches at the other ends of its cables are used; if some of these count none either, it is
-    unknown whether the switch is the origin. Pauses of a priority that is not lossless at the port warn.
+    `fabric.host-storm` reports a NIC that pauses without load. A ring of switches that wait for each other fails. If
+    the device is a switch, it warns: either one of its ports sends at 90% of its rate (incast, or an uplink that
+    several flows share), or its thresholds pause too early. A device without evidence is unknown. If it is named like
+    the hosts, or if the cluster file lists the switches without it, it is probably a slow host, and warns. A port
+    counts as paused from 0.1% of the window. Where only frames are counted, not their time, the share is an upper
+    bound: a host is then unknown below 10%, and warns above. For a switch that counts no pauses, the counts of the
+    hosts and switches at the other ends of its cables are used; if some of these count none either, it is unknown
+    whether the switch is the origin. Pauses of a priority that is not lossless at the port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.

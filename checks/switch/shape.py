@@ -57,8 +57,9 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     A ratio above the cluster file's `oversubscription` fails. Without that key, the result is unknown and states the
     ratio: a fabric may be oversubscribed by design. Ports that are down are ignored, so a lost uplink raises the ratio.
-    A leaf is unknown if its uplinks lead to switches without evidence, if the speed of a port or its neighbours are not
-    shown, or if the ratio depends on ports without an LLDP neighbour, which may lead to switches or to hosts.
+    A leaf is unknown if its uplinks lead to switches without evidence, or if the speed of a port or its neighbours are
+    not shown. It is also unknown if the ratio depends on ports without an LLDP neighbour, which may lead to switches or
+    to hosts.
 
     ## False alarms
     A leaf of storage or login nodes, which are not sized for collectives.
