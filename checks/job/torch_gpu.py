@@ -252,8 +252,8 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Gradients are all-reduces and reduce-scatters of at least 64 KiB that never run before a step's last backward pass.
     If communication is exposed for more than 1% of the steps, the check warns in two cases: the first of these
-    collectives starts in the second half of that pass, or a step has more than 32 with a median size below 1 MiB.
-    Stages of a pipeline, and traces without such a collective, are unknown.
+    collectives starts in the second half of that pass, or a step has more than 32 of them, with a median size below 1
+    MiB. Stages of a pipeline, and traces without such a collective, are unknown.
 
     ## False alarms
     A model with most of its parameters in the last layers, which the backward pass reaches first.
@@ -349,7 +349,7 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the fastest large copy within a GPU with its memory bandwidth.
 
     ## Why it matters
-    Most kernels of a model wait for memory. Memory that runs at a low clock, or that belongs to a slower part than was
+    Many kernels of a model wait for memory. Memory that runs at a low clock, or that belongs to a slower part than was
     ordered, slows down all of them without an error.
 
     ## Verdicts

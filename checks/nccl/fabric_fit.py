@@ -180,12 +180,12 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for settings that were tuned for another fabric.
 
     ## Why it matters
-    Settings for RoCE on InfiniBand, or another site's traffic class, cause no error, but the traffic uses an
-    unprotected priority that no switch pauses for.
+    A setting of another fabric causes no error. With another site's traffic class, for example, the traffic uses a
+    priority that no switch pauses for.
 
     ## Verdicts
     All of these warn: a traffic class with the ECN bits set to "congested"; several queue pairs for each connection on
-    InfiniBand; messages split over queue pairs; NCCL_CROSS_NIC=1 where each rail is a separate subnet. A setting that
+    InfiniBand; messages split over queue pairs; NCCL_CROSS_NIC=1 where each rail is a separate subnet. A variable that
     is not set is not judged. On a lossless RoCE fabric, roce.chain follows the traffic class to its priority.
 
     ## False alarms

@@ -276,7 +276,7 @@ def read_bw_gpu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     Each side uses the GPU nearest to its port.
 
     ## Why it matters
-    A read fetches data from the GPU of the other node over PCIe, which ACS, an IOMMU or a small PCIe read size slows
+    A read fetches data from the GPU of the other node over PCIe. ACS, an IOMMU or a small PCIe read size slows reads
     down more than writes.
 
     ## Verdicts

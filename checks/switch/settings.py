@@ -324,7 +324,7 @@ def watchdog(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A lossless port without a watchdog warns, and so does a detection time below the polling interval, which detects
-    nothing in time. Where the cluster file declares `watchdog = false`, it is not judged.
+    nothing in time. If the cluster file declares `watchdog = false`, the check does not apply.
 
     ## False alarms
     Platforms with a watchdog in hardware that is configured elsewhere.
