@@ -207,18 +207,18 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
 def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's PCIe link with the maximum of GPU and slot.
 
-    The width is always judged, the generation only under load.
+    The width is always judged, the generation under load.
 
     ## Why it matters
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
 
     ## Verdicts
-    The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is judged
-    only while the GPU is busy (at least 10%), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
-    Fewer lanes fail, and so does a low generation under load. A low generation warns if the driver's clock event
-    reasons show work, and is unknown if nothing shows that the GPU is idle: neither its utilisation nor a performance
-    state of P5 or slower. On GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the
-    processor reaches these GPUs over NVLink-C2C.
+    The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so a low one is
+    a fault only under load (a utilisation of at least 10%). Cards with 8 lanes are compared with 8. Fewer lanes fail,
+    and so does a low generation under load. Otherwise, a low generation warns if the driver's clock event reasons show
+    work. It is unknown if nothing shows that the GPU is idle: neither its utilisation nor a performance state of P5 or
+    slower. On GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the processor reaches these
+    GPUs over NVLink-C2C.
 
     ## False alarms
     None known: generation 1 on an idle GPU saves power and is not judged.

@@ -38,8 +38,8 @@ def ras(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A process that RAS reports as dead fails; one that does not answer warns. Ranks that launched fewer operations of a
     communicator are unknown after one query, since a running job looks the same for a moment. If the counts are the
-    same in a second query of the same file, the check fails; if all ranks, from the first to the last, have launched
-    more, it passes. A text without an error is unknown: RAS counts launched operations, not completed ones.
+    same in a second query of the same file, the check fails; if every rank has launched more operations by then, it
+    passes. A text without an error is unknown: RAS counts launched operations, not completed ones.
 
     ## False alarms
     A process that a debugger stopped.

@@ -302,9 +302,9 @@ def read_bw_gpu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     pair="write-lat",
 )
 def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Compare the latency of small RDMA writes with that between neighbours.
+    """Judge the latency of small RDMA writes between two nodes.
 
-    The median is compared with a limit, and the 99th percentile with the median.
+    The median is compared with 5 µs, and the 99th percentile with the median.
 
     ## Why it matters
     Latency limits small collectives, at each hop of a ring or tree. A collective waits for its slowest message, so
