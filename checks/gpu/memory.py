@@ -158,7 +158,7 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
     fault="A GPU corrects many memory errors",
     impact="drifts",
     explains=(("trend.gpu-memory", "part"),),
-    source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
+    source="azurehpc-health-checks (SRAM > 10,000, DRAM > 20,000,000); GCM has 50,000,000",
     fix="Watch the GPU: nvidia-smi -q -d ECC. Contact the vendor if the count keeps growing.",
     action="monitor",
     separate=True,

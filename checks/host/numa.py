@@ -134,7 +134,7 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
 @check(
     "numa.memory",
     title="Memory can be allocated on every GPU's NUMA node",
-    fault="Memory cannot be allocated on every GPU's NUMA node",
+    fault="Memory cannot be allocated on a GPU's NUMA node",
     impact="slows-job",
     source="cpuset(7), Mems_allowed; numa(7)",
     fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",

@@ -29,7 +29,7 @@ _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 @check(
     "host.services",
     title="The services that the cluster file declares are active",
-    fault="A service that jobs need is not active",
+    fault="A declared service is not active",
     impact="blocks-job",
     source="the cluster file: class.NAME.host.services; systemctl(1)",
     fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; start it, or correct the cluster file.",

@@ -198,7 +198,7 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
 @check(
     "switch.headroom",
     title="The buffers of lossless ports absorb the packets that arrive after a pause",
-    fault="The buffer of a lossless port overflows after it sends a pause",
+    fault="The buffer of a lossless port may overflow after it sends a pause",
     impact="slows-job",
     owner="network",
     source="IEEE 802.1Q annex O, IEEE 802.3 31B.3.7; SONiC headroom design (buffer_headroom_mellanox.lua)",
