@@ -156,7 +156,7 @@ def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, 
     from preflight.parsers.provenance import unverified
 
     yield "What to do", check.fix
-    yield "Action", f"{check.action or OF_FAILURE}, for failures whose finding has no action"
+    yield "Action", f"{check.action or OF_FAILURE} for a failure, unless the finding has another"
     yield "Impact", f"{impact_of(check, 'fail')}; owner: {owner_of(check, check.action or OF_FAILURE)}"
     if effects := ", ".join(explained_by_check(check)):
         yield "Explains", effects
@@ -164,7 +164,7 @@ def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, 
         yield "Explained by", causes
     yield "Answers", ", ".join(check.answers) or "no item of the checklists"
     for name in unverified(records_of(check)):
-        yield "unverified format", f"{name} (not tested with output of real hardware)"
+        yield "Unverified format", f"{name} (not tested with output of real hardware)"
 
 
 @click.command()

@@ -39,8 +39,8 @@ def causes_of(check: Check, checks: Iterable[Check]) -> Iterator[str]:
 
 def _how(relation: Relation) -> str:
     only = [
-        f"{word} {pattern!r}"
-        for word, pattern in (("from", relation.cause), ("about", relation.about))
+        f"{side}: {repr(pattern) if pattern else 'the node as a whole'}"
+        for side, pattern in (("cause", relation.cause), ("effect", relation.about))
         if pattern != "*"
     ]
-    return ", ".join([_WORDS[relation.on], *only])
+    return "; ".join([_WORDS[relation.on], *only])

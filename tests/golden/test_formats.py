@@ -26,7 +26,7 @@ CHECKS = registry().checks
 def explained(id: str) -> list[str]:
     """Return the formats that a check's page calls unverified."""
     page = CliRunner().invoke(app.main, ["explain", id], catch_exceptions=False).output
-    return re.findall(r"^unverified format: (.*) \(not tested with output of real hardware\)$", page, re.M)
+    return re.findall(r"^Unverified format: (.*) \(not tested with output of real hardware\)$", page, re.M)
 
 
 def test_every_text_belongs_to_a_format_and_every_origin_to_a_text() -> None:

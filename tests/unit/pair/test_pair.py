@@ -431,7 +431,7 @@ def test_usage_errors_are_found_before_any_node_is_touched(words: list[str], mes
 def test_a_finding_can_be_looked_up(check: Check) -> None:
     page = CliRunner().invoke(app.main, ["explain", check.id], catch_exceptions=False).output
     assert check.title in page
-    assert "unverified format" not in page
+    assert "Unverified format" not in page
 
 
 def test_the_command_line_knows_every_test() -> None:
