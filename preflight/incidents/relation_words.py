@@ -39,7 +39,7 @@ def causes_of(check: Check, checks: Iterable[Check]) -> Iterator[str]:
 
 def _how(relation: Relation) -> str:
     only = [
-        f"{side}: {repr(pattern) if pattern else 'the node as a whole'}"
+        f"{side}: {repr(pattern) if pattern else 'the complete node'}"
         for side, pattern in (("cause", relation.cause), ("effect", relation.about))
         if pattern != "*"
     ]
