@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from preflight.version import VERSION
+from tests.support.debian import small_wheel
 from tests.support.paths import ROOT
 
 PYTHON = "/usr/bin/python3"
 BUILD = ROOT / "deploy" / "debian" / "build.sh"
-INFO = f"gpu_preflight-{VERSION}.dist-info"
-SHARE = f"gpu_preflight-{VERSION}.data/data/share"
-FILES = {
-    "preflight/__init__.py": "",
-    "preflight/version.py": f"VERSION = '{VERSION}'\n",
-    "preflight/cli/__init__.py": "",
-    "preflight/cli/main.py": "import sys\n\n\ndef main() -> None:\n    print(sys.executable, sys.flags.isolated)\n",
-    f"{SHARE}/man/man1/preflight.1": ".TH preflight 1\n",
-    f"{SHARE}/zsh/site-functions/_preflight": "#compdef preflight\n",
-    f"{INFO}/METADATA": f"Metadata-Version: 2.1\nName: gpu-preflight\nVersion: {VERSION}\n",
-    f"{INFO}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    f"{INFO}/licenses/LICENSE": "Apache\n",
-}
 
 
 def missing() -> str:
@@ -41,14 +26,7 @@ def missing() -> str:
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_the_package_is_a_virtual_environment_without_traces_of_the_build(tmp_path: Path) -> None:
-    (tmp_path / "wheels").mkdir()
-    with zipfile.ZipFile(tmp_path / "wheels" / f"gpu_preflight-{VERSION}-py3-none-any.whl", "w") as wheel:
-        record = ""
-        for name, text in FILES.items():
-            wheel.writestr(name, text)
-            digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
-            record += f"{name},sha256={digest},{len(text)}\n"
-        wheel.writestr(f"{INFO}/RECORD", f"{record}{INFO}/RECORD,,\n")
+    small_wheel(tmp_path / "wheels")
     built = []
     for name in ("first.deb", "second.deb"):
         done = subprocess.run(["sh", str(BUILD), str(tmp_path / "wheels"), str(tmp_path / name)], capture_output=True,

@@ -75,6 +75,7 @@ OTHERS = {
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
     r"kubectl (apply|kustomize|logs) ": "tests/integration/kubernetes/test_manifests.py",
     r"sh deploy/debian/build\.sh |sudo dpkg ": "tests/integration/install/test_debian_package.py; people install it",
+    r"ansible-playbook ": "tests/integration/slurm/test_ansible.py",
     r"helm ": "pytest -m helm renders the chart; people install it",
     r"(skopeo|podman) ": "people, with a registry",
     r"\.venv/bin/python -I -c 'import preflight\.deploy": "tests/integration/install/test_packaging.py",
