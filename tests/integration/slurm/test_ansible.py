@@ -67,12 +67,12 @@ PROGRAMS = {
 
 def page_commands() -> list[str]:
     """Return the commands of the page: a dry run, then the installation."""
-    found = re.findall(r"^ansible-playbook .*$", PAGE.read_text().replace("\\\n", " "), re.M)
-    assert ["--check" in line for line in found] == [True, False]
-    return found
+    commands = re.findall(r"^ansible-playbook .*$", PAGE.read_text().replace("\\\n", " "), re.M)
+    assert ["--check" in line for line in commands] == [True, False]
+    return commands
 
 
-class Site:
+class ManagedNodes:
     """Three nodes without preflight, that Ansible reaches over SSH from slurmctld's host."""
 
     def __init__(self, slurm: Gpus) -> None:
@@ -131,13 +131,13 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
+def site() -> Iterator[ManagedNodes]:
     with Gpus(3, gated=False) as slurm:
-        yield Site(slurm)
+        yield ManagedNodes(slurm)
 
 
 @pytest.mark.parametrize("hosts", [("n1",), pytest.param(("n1", "n2", "n3"), marks=pytest.mark.fleet)], ids=len)
-def test_a_second_run_changes_nothing(site: Site, hosts: tuple[str, ...]) -> None:
+def test_a_second_run_changes_nothing(site: ManagedNodes, hosts: tuple[str, ...]) -> None:
     site.bare()
     first, again = page_commands()
     dry, output = site.play(first, *hosts)
@@ -163,7 +163,7 @@ def test_a_second_run_changes_nothing(site: Site, hosts: tuple[str, ...]) -> Non
 
 
 @pytest.mark.fleet
-def test_another_package_and_a_cluster_file_that_is_not_valid(site: Site) -> None:
+def test_another_package_and_a_cluster_file_that_is_not_valid(site: ManagedNodes) -> None:
     """The old cluster file remains in use; other wheels replace the link, and the old ones are the rollback."""
     again = page_commands()[1]
     before = site.on("n3", "readlink", "/opt/preflight")
