@@ -27,6 +27,7 @@ CHOICES = {
     "precision": ("bf16", "fp16", "fp8"),
     "context_exchange": ("p2p", "all_gather", "a2a", "a2a+p2p"),
     "recompute_method": ("block", "uniform"),
+    "attention_kernel": ("cudnn", "flash-2", "triton"),
     "framework": ("megatron", "nemo", "torchtitan", "deepspeed"),
 }
 

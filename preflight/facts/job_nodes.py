@@ -21,6 +21,7 @@ class JobNode:
     domain: str  # NVLink domain that spans nodes; empty if none is reported
     switches: tuple[str, ...] = ()  # of each GPU's nearest NIC, by GPU number; empty if unknown
     group: str = ""  # group of leaf switches above the NICs; empty if unknown
+    power_w: float | None = None  # lowest enforced power limit of its GPUs; None if unknown
 
 
 def to_record(nodes: Sequence[JobNode]) -> list[dict[str, Any]]:

@@ -9,7 +9,13 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field, replace
 from preflight.expectations.catalogue import PARTS, GpuModel, Part, part_by_name
 from preflight.expectations.job_table import MOST_GPUS
-from preflight.expectations.roofline.datasheets import BF16_FLOPS, FP8_FLOPS, memory_bandwidth, memory_gib
+from preflight.expectations.roofline.datasheets import (
+    BF16_FLOPS,
+    FP8_FLOPS,
+    POWER_W,
+    memory_bandwidth,
+    memory_gib,
+)
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.facts.job_nodes import JobNode
 from preflight.layout.job import LayoutError
@@ -45,6 +51,8 @@ class Hardware:
     order: tuple[int, ...] = ()  # node number of each rank, if a hostfile states it
     source: str = ""
     ranks_per_node: int | None = None  # None if a job uses all GPUs of a node
+    power_w: float | None = None  # lowest power limit of a GPU in watts; None for the datasheet's
+    memory_rate: float | None = None  # bytes/s of a GPU's memory, if stated
     #: Ratio of measured to typical busbw, by collective and level of links ("all_reduce/NVLink").
     measured: Mapping[str, float] = field(default_factory=dict)
 
@@ -75,7 +83,13 @@ class Hardware:
     @property
     def memory_bandwidth(self) -> float | None:
         """The bytes/s of a GPU's memory; None if unknown."""
-        return memory_bandwidth(self.gpu, self.memory_gib)
+        return self.memory_rate or memory_bandwidth(self.gpu, self.memory_gib)
+
+    @property
+    def power_share(self) -> float:
+        """The power limit of a GPU as a share of its datasheet's, at most 1."""
+        sheet = POWER_W.get(self.gpu.name)
+        return min(1.0, self.power_w / sheet) if sheet and self.power_w else 1.0
 
 
 def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardware:
@@ -125,7 +139,8 @@ def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) ->
         leaves=leaves if len(leaves) == len(nodes) * first.gpus else {},
         units=units if len(units) == len(nodes) else {}, domains=domains if len(domains) == len(nodes) else {},
     )  # fmt: skip
-    return replace(made, names=tuple(node.name for node in nodes), fabric=fabric)
+    power = min((node.power_w for node in nodes if node.power_w), default=None)  # a job waits for its slowest GPU
+    return replace(made, names=tuple(node.name for node in nodes), fabric=fabric, power_w=power)
 
 
 def at_places(made: Hardware, racks: Mapping[str, str], leaves: Mapping[str, str]) -> Hardware:
@@ -168,6 +183,8 @@ _PHRASE = re.compile(r"\s*([1-9][0-9]{0,5})\s*[x×*]\s*(.{1,40}?)\s*", re.IGNORE
 _RATIO = re.compile(r"([1-9][0-9]{0,2}(?:\.[0-9]{1,3})?)\s*:\s*1")
 _NICS = re.compile(r"([1-9]|[1-3][0-9])\s*[x×]\s*([1-9][0-9]{1,3})\s*G(?:b/s|bps|bit/s)?", re.IGNORECASE)
 _MEMORY_SIZE = re.compile(r"([1-9][0-9]{1,2})\s*G(?:i?B)", re.IGNORECASE)
+_MEMORY_RATE = re.compile(r"([1-9](?:\.[0-9]{1,3})?)\s*TB/s", re.IGNORECASE)
+_POWER = re.compile(r"([1-9][0-9]{2,3})\s*W", re.IGNORECASE)
 _UNIT = re.compile(r"units? of ([1-9][0-9]{0,4})(?: nodes)?", re.IGNORECASE)
 
 #: Maximum accepted speed of a NIC in Gb/s.
@@ -180,7 +197,8 @@ def described(phrase: str) -> Hardware:
     """Parse the description of a cluster, such as ``64 x HGX H100, 2:1``.
 
     The part may be followed, in any order, by ``rail-optimised``, ``2:1`` (oversubscription), ``units of 32 nodes``,
-    ``8 x 400G`` (NICs of a node), ``80 GB`` (memory of a GPU) and ``cyclic``. Raises LayoutError for any other text.
+    ``8 x 400G`` (NICs of a node), ``80 GB`` and ``2.4 TB/s`` (memory of a GPU), ``500 W`` (its power limit) and
+    ``cyclic``. Raises LayoutError for any other text.
     """
     first, *rest = phrase.split(",")
     nodes = _PHRASE.fullmatch(first)
@@ -194,6 +212,7 @@ def described(phrase: str) -> Hardware:
         usable = ", ".join(sorted([p.name for p in PARTS if p.nvswitch] + list(_ALIASES)))
         raise LayoutError(f"{nodes[2]!r} is not in the part catalogue; it has {usable}")
     stated: dict[str, float | None] = {}
+    memory_rate = power_w = None
     fabric, distribution = Fabric(), "block"
     kinds: list[str] = []
     for item in map(str.strip, rest):
@@ -212,17 +231,26 @@ def described(phrase: str) -> Hardware:
         elif matched := _MEMORY_SIZE.fullmatch(item):
             kinds.append("memory")
             stated["memory_gib"] = float(matched[1])
+        elif matched := _MEMORY_RATE.fullmatch(item):
+            kinds.append("memory bandwidth")
+            memory_rate = float(matched[1]) * 1e12
+        elif matched := _POWER.fullmatch(item):
+            kinds.append("power limit")
+            power_w = float(matched[1])
         elif item.lower() in ("cyclic", "block"):
             kinds.append("distribution")
             distribution = item.lower()
         else:
             raise LayoutError(
                 f"{item!r} is not recognised; the part may be followed by rail-optimised, 2:1, units of 32 nodes, "
-                "8 x 400G, 80 GB, cyclic"
+                "8 x 400G, 80 GB, 2.4 TB/s, 500 W, cyclic"
             )
     if twice := [kind for kind in kinds if kinds.count(kind) > 1]:
         raise LayoutError(f"{phrase!r} states the {twice[0]} twice; state it once")
     made = hardware_of(part, int(nodes[1]) * each, **stated)
     if (made.gpus or 0) > MOST_GPUS:
         raise LayoutError(f"{phrase!r} has {made.gpus:,} GPUs; at most {MOST_GPUS:,} are planned")
-    return replace(made, fabric=fabric, distribution=distribution, source=f"--on {phrase}; {made.source}")
+    return replace(
+        made, fabric=fabric, distribution=distribution, source=f"--on {phrase}; {made.source}",
+        memory_rate=memory_rate, power_w=power_w,
+    )  # fmt: skip

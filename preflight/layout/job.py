@@ -98,6 +98,7 @@ class Schedule:
     overlap_parameters: bool = False
     overlap_tensor: bool = False  # whether tensor-parallel communication overlaps with matrix products
     fused_attention: bool = True  # whether the matrix of attention scores is never stored
+    attention_kernel: str = ""  # kernel of fused attention: cudnn, flash-2, triton; empty for that of the framework
     fused_kernels: bool = False  # whether element-wise kernels are fused (torch.compile, Transformer Engine)
 
 

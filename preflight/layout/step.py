@@ -18,7 +18,7 @@ from preflight.layout.placement import RankPlacement, Spread
 from preflight.layout.traffic import Exchange, exchanges, factor
 
 #: Share of the datasheet's FLOP/s that matrix products reach, fitted to published runs (docs/plan.md).
-EFFICIENCY = {("Ampere", "bf16"): 0.75, ("Hopper", "bf16"): 0.64, ("Hopper", "fp8"): 0.51}
+EFFICIENCY = {("Ampere", "bf16"): 0.77, ("Hopper", "bf16"): 0.64, ("Hopper", "fp8"): 0.51}
 
 #: Generations without published runs, and the generation whose share is used for each.
 _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
@@ -47,11 +47,26 @@ SEGMENT = {72: 64}
 #: epilogue.
 FILL = 448
 
-#: Shares of the datasheet's bf16 FLOP/s that fused attention reaches in causal sequences, forward and backward, with
-#: heads of 128: cuDNN in NVIDIA's frameworks, FlashAttention-2 in others (T. Dao, FlashAttention-2, 2023; J. Shah et
-#: al., FlashAttention-3, 2024).
-CUDNN = {"Ampere": (0.60, 0.55), "Hopper": (0.54, 0.49)}
-FLASH = {"Ampere": (0.60, 0.55), "Hopper": (0.33, 0.29)}
+#: Kernel -> GPU generation -> shares of the datasheet's bf16 FLOP/s that fused attention reaches in causal sequences
+#: with heads of 128, forward and backward. NVIDIA's frameworks use cuDNN, others FlashAttention-2. FlashAttention in
+#: Triton takes 1.3 to 2.5 times as long as that; here 1.4 times forward and 1.9 times backward (T. Dao,
+#: FlashAttention-2, 2023; J. Shah et al., FlashAttention-3, 2024).
+ATTENTION = {
+    "cudnn": {"Ampere": (0.60, 0.55), "Hopper": (0.54, 0.49)},
+    "flash-2": {"Ampere": (0.60, 0.55), "Hopper": (0.33, 0.29)},
+    "triton": {"Ampere": (0.43, 0.29), "Hopper": (0.236, 0.153)},
+}
+
+#: Names of the attention kernels in texts.
+_KERNELS = {"cudnn": "cuDNN", "flash-2": "FlashAttention-2", "triton": "FlashAttention in Triton"}
+
+#: Exponent with which the clock of a busy GPU follows its power limit: at 600 of 700 W, a step takes 10 to 15% longer
+#: on H100 (Factryze, Power Capping). A linear law would give 17%, a voltage in proportion to the clock 5%.
+POWER = 0.75
+
+#: Share of a GPU's SMs that the kernels of an exchange occupy while arithmetic hides it: 24 of 108 on A100, 24 of 132
+#: on H100 (channels of NCCL's rings).
+OCCUPIED = 0.2
 
 #: Bytes per logit that the loss and its gradient move: of unfused kernels in float32, and of fused ones.
 LOSS_BYTES = (36, 20)
@@ -153,10 +168,8 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
             f"the memory of {hardware.gpu.name} has several sizes, and their bandwidths differ; state it: "
             "--on '..., 80 GB'"
         )
-    sustained = SUSTAINED.get(hardware.gpu.name, 1.0)
-    kernels = CUDNN if job.schedule.framework in FUSED else FLASH
-    generation = _LIKE.get(hardware.gpu.generation, hardware.gpu.generation)
-    ahead, back = (sustained * half * own for own in kernels[generation])
+    sustained = _sustained(hardware)
+    ahead, back = (sustained * half * own for own in _attention(job, hardware)[1])
     rates = _Rates(
         sustained * share * peak, sustained * _bf16(hardware) * half, ahead, back, MEMORY_SHARE * memory_rate
     )
@@ -171,6 +184,8 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
     parts += [part for exchange in moved if (part := _exposed(job, hardware, exchange, forward, backward)) is not None]
     # the pipeline also waits for tensor and expert communication of other stages
     inside = sum(part.seconds for part in parts if part.name in ("tensor", "expert", "context"))
+    occupied = OCCUPIED * sum(part.hidden for part in parts if part.name in ("data", "context"))
+    parts[0] = StepPart("compute", steady + occupied)
     parts[1] = StepPart("bubble", waiting + inside / microbatches * (stages - 1) / job.parallel.virtual_stages)
     parts.append(StepPart("optimizer", _optimizer(job, rates.memory)))
     total = sum(part.seconds for part in parts)
@@ -187,20 +202,34 @@ def assumptions(job: TrainingJob, hardware: Hardware) -> Iterator[tuple[str, str
     peak, share, memory_rate = hardware.flops(precision), efficiency(hardware, precision), hardware.memory_bandwidth
     if peak is None or share is None or memory_rate is None:
         return
-    sustained = SUSTAINED.get(hardware.gpu.name, 1.0)
+    sustained = _sustained(hardware)
     sheet = f"the datasheet's {peak / 1e12:,.0f} in {precision}"
     yield ("matrix products", f"{sustained * share * peak / 1e12:,.0f} TFLOP/s",
            f"{sustained * share:.3g} of {sheet}; fitted to published runs")  # fmt: skip
+    if hardware.power_share < 1:
+        yield ("power limit", f"{hardware.power_w:g} W", f"the clock falls to {hardware.power_share**POWER:.0%}")
     if job.schedule.fused_attention:
-        own = job.schedule.framework in FUSED
-        ahead, back = (CUDNN if own else FLASH)[_LIKE.get(hardware.gpu.generation, hardware.gpu.generation)]
+        kernel, (ahead, back) = _attention(job, hardware)
         half = sustained * (hardware.flops("bf16") or 0.0) / 1e12
         yield ("attention", f"{ahead * half:,.0f} TFLOP/s",
-               f"{'cuDNN' if own else 'FlashAttention-2'} in benchmarks; backward {back * half:,.0f}")  # fmt: skip
+               f"{_KERNELS[kernel]} in benchmarks; backward {back * half:,.0f}")  # fmt: skip
+    sheet = "the stated" if hardware.memory_rate else "the datasheet's"
     yield ("GPU memory", f"{MEMORY_SHARE * memory_rate / 1e12:.3g} TB/s",
-           f"{MEMORY_SHARE:g} of the datasheet's {memory_rate / 1e12:.3g}")  # fmt: skip
+           f"{MEMORY_SHARE:g} of {sheet} {memory_rate / 1e12:.3g}")  # fmt: skip
     low, high = _range(job, hardware)
     yield "range", f"{low:g} to {high:g}", "published runs: ratios of their times to the computed ones"
+
+
+def _sustained(hardware: Hardware) -> float:
+    """Return the FLOP/s that a GPU sustains, relative to those of its datasheet."""
+    capped: float = hardware.power_share**POWER
+    return SUSTAINED.get(hardware.gpu.name, 1.0) * capped
+
+
+def _attention(job: TrainingJob, hardware: Hardware) -> tuple[str, tuple[float, float]]:
+    """Return the job's attention kernel and its shares of the bf16 FLOP/s."""
+    kernel = job.schedule.attention_kernel or ("cudnn" if job.schedule.framework in FUSED else "flash-2")
+    return kernel, ATTENTION[kernel][_LIKE.get(hardware.gpu.generation, hardware.gpu.generation)]
 
 
 def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:

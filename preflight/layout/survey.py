@@ -94,6 +94,7 @@ def _read(node: NodeFacts, site: Site) -> tuple[JobNode, tuple[str, ...]]:
     made = JobNode(
         node.node, site.part.name if site.part is not None else "", len(gpus), _memory(node, site),
         len({port.device for port in compute}), rates.pop() if len(rates) == 1 else None, _domain(node),
+        power_w=_power(node),
     )  # fmt: skip
     return made, tuple(nearest.values())
 
@@ -104,6 +105,15 @@ def _memory(node: NodeFacts, site: Site) -> float | None:
         return None
     sizes = {site.part.gpu.memory_gib(gpu.device) for gpu in node.gpus_on_bus}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def _power(node: NodeFacts) -> float | None:
+    """Return the lowest enforced power limit of the GPUs in watts; None if unknown."""
+    try:
+        limits = [gpu.power_enforced_w for gpu in node.gpu_health.gpus]
+    except EvidenceError:
+        return None
+    return min((limit for limit in limits if limit), default=None)
 
 
 def _domain(node: NodeFacts) -> str:

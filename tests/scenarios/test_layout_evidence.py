@@ -155,6 +155,17 @@ def test_the_order_of_running_ranks(tmp_path: Path) -> None:
     assert status(joined, "layout.tensor-domain") == {"pass"}
 
 
+def test_the_lowest_power_limit_sets_the_pace(tmp_path: Path) -> None:
+    folder = layout_clusters.roce(tmp_path / "capped", 2, layout_clusters.rail_leaves(2))
+    text = script(LLAMA_70B, tp=8, pp=1, gbs=48)
+    full = plan(tmp_path, text, folder)
+    path = sorted(folder.glob("*.json"))[1]
+    path.write_text(path.read_text().replace('"power_enforced_mw": 700000', '"power_enforced_mw": 500000', 1))
+    capped = plan(tmp_path, text, folder)
+    assert 1.1 < capped["step"]["seconds"] / full["step"]["seconds"] < 1.4
+    assert {"name": "power limit", "value": "500 W", "origin": "the clock falls to 78%"} in capped["rates"]
+
+
 def test_nodes_of_two_kinds_are_named(tmp_path: Path, saved: dict[str, Path]) -> None:
     folder = tmp_path / "two"
     folder.mkdir()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from preflight._startup.lightclass import replace
 from preflight.expectations.catalogue import part_by_name
 from preflight.layout.hardware import Hardware, hardware_of
 from preflight.layout.job import Parallelism, Schedule, TrainingJob, Transformer
@@ -60,12 +61,17 @@ def _foundry(table: dict[str, Any]) -> Iterator[PublishedRun]:
         batch = row["micro_batch"] * row["accumulation"] * row["gpus"]
         recompute, gradient_bytes = "full" if row["recomputed"] else "none", 2 if row["pure"] else 4
         schedule = Schedule(row["sequence"], row["micro_batch"], batch, recompute=recompute,
-                            gradient_bytes=gradient_bytes)  # fmt: skip
+                            gradient_bytes=gradient_bytes, attention_kernel=table["attention_kernel"])  # fmt: skip
         job = TrainingJob(model, Parallelism(sharding="full"), schedule, row["gpus"])
-        yield _added(table, "foundry", values, job, row["gpu"], row["memory_gib"], job.tokens / row["tokens_per_s"])
+        part = part_by_name(_PARTS[row["gpu"]])
+        assert part is not None
+        hardware = hardware_of(part, job.gpus // 8, memory_gib=float(row["memory_gib"]))
+        yield _added(table, "foundry", values, job, hardware, job.tokens / row["tokens_per_s"])
 
 
 def _torchtitan(table: dict[str, Any]) -> Iterator[PublishedRun]:
+    part = part_by_name(_PARTS["H100"])
+    assert part is not None
     for values in table["rows"]:
         row = dict(zip(table["columns"], values, strict=True))
         layers, hidden, width, heads = table["models"][row["model"]]
@@ -77,17 +83,16 @@ def _torchtitan(table: dict[str, Any]) -> Iterator[PublishedRun]:
                             overlap_tensor=row["async_tensor"])  # fmt: skip
         job = TrainingJob(model, parallel, schedule, row["gpus"])
         seconds = job.tokens / row["gpus"] / row["tokens_per_s_gpu"]
-        yield _added(table, "torchtitan", values, job, "H100", 96, seconds)
+        hardware = replace(hardware_of(part, job.gpus // 8, memory_gib=96.0), **table["hardware"])
+        yield _added(table, "torchtitan", values, job, hardware, seconds)
 
 
 def _added(
-    table: dict[str, Any], name: str, values: list[Any], job: TrainingJob, gpu: str, memory: float, seconds: float
+    table: dict[str, Any], name: str, values: list[Any], job: TrainingJob, hardware: Hardware, seconds: float
 ) -> PublishedRun:
-    part = part_by_name(_PARTS[gpu])
-    assert part is not None
     shown = " ".join(map(str, values))
     return PublishedRun(f"{name} {shown}", name, f"{table['source']} ({table['at']})", True, job,
-                        hardware_of(part, job.gpus // 8, memory_gib=float(memory)), seconds)  # fmt: skip
+                        hardware, seconds)  # fmt: skip
 
 
 def _run(row: dict[str, Any]) -> PublishedRun:

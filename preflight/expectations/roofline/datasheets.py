@@ -30,6 +30,12 @@ _MEMORY_BANDWIDTH = {
 #: GPU that is sold with different kinds of memory -> bytes/s of each, by its size in GiB.
 _BY_SIZE: dict[str, dict[float, float]] = {"A100 SXM": {40: 1555e9, 80: 2039e9}}
 
+#: GPU in the catalogue -> its power limit in watts.
+POWER_W = {
+    "V100 SXM": 300, "A100 SXM": 400, "A800 SXM": 400, "H100 SXM": 700, "H800 SXM": 700, "H200 SXM": 700,
+    "B200 SXM": 1000, "B300 SXM": 1100, "GB200": 1200, "GB300": 1400,
+}  # fmt: skip
+
 #: Memory in GiB of models whose PCI IDs the catalogue does not map to a size.
 _MEMORY_GIB = {"B300 SXM": 270.0, "GB300": 279.0}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from preflight.layout.hardware import described
-from preflight.layout.step import CUDNN, FLASH, assumptions, step
+from preflight.layout.step import ATTENTION, assumptions, step
 from preflight.parsers.job_config import torchtitan
 from tests.unit.layout.test_formulas import GPT_175B, LLAMA_8B, job
 
@@ -25,7 +25,8 @@ def seconds(**changes: Any) -> float:
 def test_attention_runs_at_the_rate_of_its_kernel() -> None:
     """Per token and layer 2 x 4096 x 8192 operations forward, 2.5 times as many backward."""
     tokens, layers, operations = 8192, 32, 2 * 4096 * 8192
-    for framework, (ahead, back) in (("megatron", CUDNN["Hopper"]), ("torchtitan", FLASH["Hopper"])):
+    for framework, kernel in (("megatron", "cudnn"), ("torchtitan", "flash-2")):
+        ahead, back = ATTENTION[kernel]["Hopper"]
         long, short = (
             seconds(framework=framework, fused_kernels=True, sequence=sequence, micro_batch=8192 // sequence,
                     global_batch=8 * 8192 // sequence)
@@ -33,6 +34,40 @@ def test_attention_runs_at_the_rate_of_its_kernel() -> None:
         )  # fmt: skip
         added = tokens * layers * operations / 2 * (1 / ahead + 2.5 / back) / 989e12
         assert long - short == pytest.approx(added)
+
+
+def test_attention_in_triton_is_slower() -> None:
+    """On long sequences, 1.4 times forward and 1.9 times backward."""
+    triton, flash = (seconds(framework="", sequence=65536, attention_kernel=kernel) for kernel in ("triton", "flash-2"))
+    assert flash == seconds(framework="", sequence=65536)
+    assert 1.4 < triton / flash < 1.8
+
+
+def test_a_power_limit_slows_arithmetic_and_not_memory() -> None:
+    """600 of 700 W costs 10 to 15% of a step; a limit above the datasheet's changes nothing."""
+    made = job(LLAMA_8B, 8, sharding="full", sequence=8192, global_batch=8, framework="megatron")
+
+    def of(words: str) -> tuple[float, float]:
+        own = step(made, described(f"1 x HGX H100{words}"))
+        return own.seconds, own.parts[-1].seconds
+
+    full, optimizer = of("")
+    capped, same = of(", 600 W")
+    assert 1.09 < capped / full < 1.15
+    assert same == optimizer
+    assert of(", 900 W") == of(", 700 W") == (full, optimizer)
+    assert of(", 2.4 TB/s")[1] == pytest.approx(optimizer * 3.35 / 2.4)
+    shown = {name: (value, origin) for name, value, origin in assumptions(made, described("1 x HGX H100, 500 W"))}
+    assert shown["power limit"] == ("500 W", "the clock falls to 78%")
+
+
+def test_an_exchange_that_arithmetic_hides_occupies_a_fifth_of_it() -> None:
+    made = job(LLAMA_8B, 8, sharding="full", sequence=8192, global_batch=8, framework="megatron")
+    own = step(made, H100)
+    hidden = sum(part.hidden for part in own.parts if part.name == "data")
+    alone = step(made.changed(sharding="none"), H100)
+    assert hidden > 0
+    assert own.parts[0].seconds == pytest.approx(alone.parts[0].seconds + 0.2 * hidden)
 
 
 def test_separate_kernels_of_other_frameworks_move_more() -> None:
@@ -45,7 +80,7 @@ def test_separate_kernels_of_other_frameworks_move_more() -> None:
 
 
 def test_recomputation_repeats_what_is_not_stored() -> None:
-    scores = 8192 * 32 * 2 * 4096 * 8192 / (CUDNN["Hopper"][0] * 989e12)
+    scores = 8192 * 32 * 2 * 4096 * 8192 / (ATTENTION["cudnn"]["Hopper"][0] * 989e12)
     assert seconds(recompute="selective") - seconds() == pytest.approx(scores)
     assert seconds(recompute="selective", recompute_modules="layernorm") == seconds()
     titan = {"framework": "torchtitan", "fused_kernels": True}

@@ -17,8 +17,8 @@ from tests.support.published_runs import PublishedRun, published_runs
 
 #: Largest mean and single error of each set, as shares of the published time.
 LIMITS = {
-    "fitted": (0.04, 0.17), "a100": (0.07, 0.32), "quoted": (0.08, 0.20), "not fitted": (0.09, 0.20),
-    "experts": (0.29, 0.75), "foundry": (0.16, 0.40), "torchtitan": (0.24, 0.41),
+    "fitted": (0.05, 0.17), "a100": (0.07, 0.30), "quoted": (0.08, 0.20), "not fitted": (0.09, 0.20),
+    "experts": (0.28, 0.75), "foundry": (0.06, 0.22), "torchtitan": (0.11, 0.23),
 }  # fmt: skip
 
 #: Rows of *a100* with errors above a fifth: one fills its GPU's memory, the other is unexplained (docs/plan.md).
@@ -51,9 +51,11 @@ def test_the_error_of_a_set(name: str) -> None:
 
 
 def test_every_dense_run_together() -> None:
-    dense = [run for name in ("fitted", "a100", "not fitted") for run in of(name)]
-    assert len(dense) >= 160
-    assert fmean(map(abs, errors(dense))) <= 0.08
+    dense = [run for name in ("fitted", "a100", "not fitted", "foundry", "torchtitan") for run in of(name)]
+    sizes = [abs(error) for error in errors(dense)]
+    assert len(dense) >= 260
+    assert fmean(sizes) <= 0.06
+    assert sum(error > 0.20 for error in sizes) <= 6  # three fill their memory, two divide a sequence by 8
 
 
 def test_a_full_memory_widens_the_range() -> None:
