@@ -212,7 +212,7 @@ def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
     if node.gpus_on_bus:
         return None
     if site.gpus.value:
-        return unknown("no GPU to judge: see gpu.count", evidence=[PCI_BUS])
+        return unknown("the PCI bus has no NVIDIA GPU (see gpu.count)", evidence=[PCI_BUS])
     return skipped("the PCI bus has no NVIDIA GPU", evidence=[PCI_BUS])
 
 
@@ -230,10 +230,10 @@ def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
     if node.rdma_devices:
         return None
     if site.hcas.value or site.members.ports.compute:
-        return unknown("no RDMA device to judge: see rdma.device-count", evidence=[RDMA_CLASS])
+        return unknown("the kernel has no RDMA device (see rdma.device-count)", evidence=[RDMA_CLASS])
     if nics := node.rdma_nics_on_bus:
         return unknown(
-            f"no RDMA device to judge: {counted(len(nics), 'RDMA NIC')} on the PCI bus, none registered",
+            f"the kernel has no RDMA device, but the PCI bus has {counted(len(nics), 'RDMA NIC')}",
             evidence=[RDMA_CLASS, PCI_BUS],
             fix="see rdma.registered",
         )

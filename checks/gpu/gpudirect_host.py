@@ -161,7 +161,11 @@ def _by_groups(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[first, CMDLINE],
         )
     elif types:
-        yield passed(f"IOMMU passthrough for {len(types)} GPUs and NICs", found=_words(types), evidence=list(types)[:3])
+        yield passed(
+            f"the IOMMU is in passthrough mode for {len(types)} GPUs and NICs",
+            found=_words(types),
+            evidence=list(types)[:3],
+        )
     else:
         yield _by_boot_options(node)
 

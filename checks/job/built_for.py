@@ -10,12 +10,12 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, all_of, check, failed, passed, some_of, unknown, warned
+from preflight.model import Finding, check, each_of, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
 
-_VERSION = "set NCCL_DEBUG=INFO in the job: its first lines contain both versions"
+_VERSION = "set NCCL_DEBUG=INFO in the job: the first lines of its log then contain both versions"
 
 
 @check(
@@ -24,7 +24,7 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines contain both version
     fault="The driver is too old for the job's NCCL",
     impact="blocks-job",
     source=f"{GUIDE}; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30",
-    fix="`nvidia-smi` prints the driver's CUDA version: install a driver for NCCL's major version, or use an "
+    fix="`nvidia-smi` prints the driver's CUDA version: install a driver for NCCL's major CUDA version, or use an "
     "older image.",
     action="fix-job",
     answers=("PA-03",),
@@ -66,7 +66,11 @@ def _of_log(run: RunFacts, key: str, log: NcclLog) -> Finding:
     drivers = ", ".join(sorted(log.cuda_drivers, key=_numbers))
     old = [one for one in log.cuda_drivers if _numbers(one)[0] < wanted]
     if not old:
-        return passed(f"{build}, and the driver supports CUDA {drivers}", found=f"CUDA {drivers}", **at)
+        return passed(
+            f"{build}, and the driver{'s support' if len(log.cuda_drivers) > 1 else ' supports'} CUDA {drivers}",
+            found=f"CUDA {drivers}",
+            **at,
+        )
     at |= {"found": f"drivers of CUDA {drivers}", "expected": f"CUDA {wanted} or newer", "quote": cited(newest.first)}
     if len(old) == len(log.cuda_drivers):
         return failed(f"{build}, but the driver supports at most CUDA {drivers}", **at)
@@ -79,20 +83,22 @@ def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str
     for node in (run.host(host) for host in log.hosts):
         try:
             if node is not None:
-                fits[f"{node.node} {node.driver.version}"] = runs(driver_version(node.driver.version), wanted)
+                fits[f"{node.node} ({node.driver.version})"] = runs(driver_version(node.driver.version), wanted)
         except (EvidenceError, ValueError):
             continue
     old = [driver for driver, fit in fits.items() if fit is False]
     if old:
         least = ".".join(f"{part:02d}" for part in OLDEST_DRIVER[wanted])
-        hosts = some_of(len(old), len(log.hosts), "host")
-        return warned(f"{build}, and the driver of {hosts} is older: {', '.join(old[:4])}",
-                      found=", ".join(old[:4]), expected=f"driver {least} or newer, or cuda-compat in the image",
+        named = ", ".join(old[:4]) + (f" and {len(old) - 4} more" if len(old) > 4 else "")
+        drivers = "the driver is" if len(old) == 1 else "the drivers are"
+        return warned(f"{build}, but {drivers} older on {named}",
+                      found=named, expected=f"driver {least} or newer, or cuda-compat in the image",
                       **at)  # fmt: skip
     if not log.hosts or len(fits) < len(log.hosts) or None in fits.values():
         return unknown(f"{build}, and the log does not name the driver's CUDA version", fix=_VERSION, **at)
+    where = next(iter(fits)) if len(fits) == 1 else each_of(len(fits), "host")
     return passed(
-        f"{build}, and the drivers of {all_of(len(fits), 'host')} support it", found=", ".join(list(fits)[:4]), **at
+        f"{build}, and the driver of {where} supports it", found=", ".join(list(fits)[:4]), **at
     )
 
 

@@ -130,10 +130,10 @@ def because(group: HostGroup, *, named_before: bool = False) -> str:
         return "; the cause is unknown" if cause else ""
     line = f"line {cause.line.number}: {cause.line.message[:120].rstrip('.')}" if cause.line else ""
     if not group.agreed:
-        return f"; first stated cause, {line}; probably {cause.names}"
+        return f"; the first cause that the log states is in {line}; probably {cause.names}"
     on = "" if named_before or all(host.host is None for host in group.hosts) else f" on {group.named}"
     if cause.kind.proved and line:  # NCCL names the setting; the node only shows where it is set
-        return f": {cause.kind.name}{on}, {line}" + (f"; {cause.summary}" if cause.summary else "")
+        return f": {cause.kind.name}{on}; {line}" + (f"; {cause.summary}" if cause.summary else "")
     return f": {cause.summary}{on}" + (f"; {line}" if line else "")
 
 
@@ -163,7 +163,7 @@ def contradictions(groups: Iterable[HostGroup], key: str, what: str) -> Iterator
         line = group.cause.line
         yield unknown(
             f"{key.removeprefix('log:')}: the cause of {what} on {group.named} is unknown: line {line.number} "
-            f"of the log shows {line.message[:120]!r}, but the node's evidence shows: {group.cause.summary}",
+            f"of the log shows {line.message[:120]!r}, but the node's evidence shows that {group.cause.summary}",
             subject=key.removeprefix("log:"),
             found=group.cause.summary,
             expected=line.message[:120],

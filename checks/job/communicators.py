@@ -73,7 +73,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix="run with NCCL_DEBUG=INFO, and keep the log from its start")  # fmt: skip
             continue
         most = max(log.communicators, key=lambda one: one.most_by_one)
-        message = f"{name}: one rank creates at most {counted(most.most_by_one, 'communicator')} of {most.nranks} ranks"
+        message = f"{name}: one rank creates up to {counted(most.most_by_one, 'communicator')} of {most.nranks} ranks"
         if most.most_by_one > MANY:
             yield warned(message, subject=name, found=most.most_by_one, expected=f"at most {MANY}", evidence=[key])
         else:
@@ -134,10 +134,12 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
         if new >= RECREATED:
             yield warned(message, found=len(worst), expected=f"fewer than {RECREATED}", **at)
         elif len(worst) >= RECREATED:
-            yield unknown(f"{message}; the job may have restarted there", fix="pass the log of one start of the job",
+            yield unknown(f"{message}; the job may have restarted there", fix="pass the log of a single start of "
+                                                                              "the job",
                           found=len(worst), **at)  # fmt: skip
         elif any(comm.most_by_one >= len(ends) for comm in log.communicators):
-            yield unknown(f"{message}; before the first, a process creates as many as there are steps, so the step "
+            yield unknown(f"{message}; before the first step, one process creates as many as there are steps, so "
+                          "the step "
                           "lines may be late",
                           fix="run with PYTHONUNBUFFERED=1", found=len(worst), **at)  # fmt: skip
         else:
@@ -165,7 +167,7 @@ def _repeats(setups: Mapping[int, int], steps: int) -> set[int]:
     fault="Only some ranks register user buffers",
     impact="slows-job",
     source=f"{USER_GUIDE}/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30",
-    fix="Register on every rank, with the same NCCL_LOCAL_REGISTER, allocator (`ncclMemAlloc`) and code.",
+    fix="Register the buffers on every rank, with the same NCCL_LOCAL_REGISTER, allocator (`ncclMemAlloc`) and code.",
     action="fix-job",
     answers=("NT-COM-2",),
     scope="run",
@@ -213,8 +215,8 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="The network does not perform reductions",
     impact="slows-job",
     source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
-    fix="SHARP needs its plug-in (`libnccl-net.so` of HPC-X), sharp_am and NCCL_COLLNET_ENABLE=1; for NVLS, unset its "
-    "variable.",
+    fix="SHARP needs its plug-in (`libnccl-net.so` of HPC-X), sharp_am and NCCL_COLLNET_ENABLE=1; for NVLS, unset "
+    "NCCL_NVLS_ENABLE.",
     action="fix-job",
     answers=("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"),
     scope="run",
@@ -283,7 +285,7 @@ def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
     name = at["subject"]
     used = [what for what, here in (("SHARP (CollNet)", bool(log.collnet)), ("NVLS", log.nvls is not None)) if here]
     if used:
-        return passed(f"{name}: in use: {', '.join(used)}", found=", ".join(used), **at)
+        return passed(f"{name}: NCCL uses {' and '.join(used)}", found=", ".join(used), **at)
     off = log.variable("NCCL_NVLS_ENABLE")
     if _requests_sharp(log) and (log.channels or log.channel_counts is not None):
         return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, but no channel uses it", found="no channel",
@@ -293,5 +295,5 @@ def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
                       expected="in use", quote=str(off.first), **at)  # fmt: skip
     if log.nvls_support is False and not _requests_sharp(log):
         return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not requested", **at)
-    return unknown(f"{name}: no sign of SHARP or NVLS in use",
+    return unknown(f"{name}: no line shows whether NCCL uses SHARP or NVLS",
                    fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV", **at)  # fmt: skip

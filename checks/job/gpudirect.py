@@ -12,7 +12,7 @@ from preflight.checks.logs import RERUN, cited, gpu_names, log_name, no_nccl, no
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_gpudirect import Ability, ability, network_of
-from preflight.model import Finding, all_of, check, failed, passed, skipped, some_of, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, skipped, some_of, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog, NetChannels
@@ -60,7 +60,9 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
     name = log_name(key)
     channels = _rdma_channels(log)
     if nodes == 1:
-        yield skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
+        yield skipped(
+            f"{name}: the job runs on one node, so there is no traffic between nodes", subject=name, evidence=[key]
+        )
     elif not channels and log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
     elif not channels:
@@ -68,7 +70,7 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
     elif all(channel.gpudirect for channel in channels):
         total = sum(channel.count for channel in channels)
         yield passed(
-            f"{name}: GPUDirect RDMA on {all_of(total, 'network channel')}",
+            f"{name}: {all_of(total, 'network channel')} {verb(total, 'uses')} GPUDirect RDMA",
             subject=name,
             evidence=[key],
         )
@@ -104,7 +106,7 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
         cause = group.cause
         message = (
             f"{name}: {some_of(number, direct + number, 'network channel')}{f' of {group.named}' if apart else ''} "
-            f"{'does' if direct + number == 1 else 'do'} not use GPUDirect RDMA{because(group, named_before=apart)}"
+            f"{'runs' if direct + number == 1 else 'run'} without GPUDirect RDMA{because(group, named_before=apart)}"
         )
         if can.able is False and not uses:
             yield skipped(f"{message}: {can.why}", subject=name, evidence=[key])
@@ -134,7 +136,7 @@ def _grade(
     The reason is the end of a sentence.
     """
     if direct == without and _sends_only(channels):
-        return warned, "; only the sending ones are affected: NCCL_NET_GDR_READ is 0 for GPUs without NVLink"
+        return warned, "; only sending channels are affected, because NCCL_NET_GDR_READ is 0 for GPUs without NVLink"
     if uses:
         return failed, "" if direct else "; other hosts of this log use it"
     return (failed, "") if can.able else (warned, f"; {can.why}")

@@ -9,7 +9,7 @@ from preflight import parsers
 from preflight.checks.logs import RERUN, cited, no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import HostHcas, NcclLog
@@ -89,7 +89,7 @@ def _fewer(name: str, lists: tuple[HostHcas, ...], at: dict[str, Any]) -> Iterat
         missing = [port for port in longest.names if port not in names]
         yield warned(
             f"{name}: {_hosts(hosts)} {'uses' if len(hosts) == 1 else 'use'} {len(names)} HCAs, but {longest.host} "
-            f"uses {len(longest.names)}; missing: {_listed(missing)}",
+            f"uses {len(longest.names)}; {_listed(missing)} {verb(len(missing), 'is')} missing",
             subject=hosts[0].host,
             found=f"{len(names)}: {_listed(names)}",
             expected=f"{len(longest.names)}, as on {longest.host}: {_listed(longest.names)}",
@@ -129,9 +129,9 @@ def _one_for_many(name: str, log: NcclLog, site: Site, at: dict[str, Any]) -> Fi
     entry = shared[0]
     if setting is None and (log.nranks or 0) <= (entry.local_ranks or 0):  # one node needs no HCA
         return None
-    only = f"NCCL_IB_HCA={setting.value} leaves" if setting else "NCCL found only"
+    only = f"NCCL_IB_HCA={setting.value} leaves only" if setting else "NCCL found only"
     return unknown(
-        f"{name}: {only} {entry.names[0]} for {entry.local_ranks} ranks of {entry.host}; "
+        f"{name}: {only} {entry.names[0]} for the {entry.local_ranks} ranks of {entry.host}; "
         "the log does not show whether the node has more HCAs",
         subject="NCCL_IB_HCA" if setting else entry.host,
         found=f"1 HCA for {entry.local_ranks} local ranks",

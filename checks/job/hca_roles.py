@@ -65,7 +65,7 @@ def _of_log(key: str, log: NcclLog, compute: tuple[str, ...] | None, aside: Mapp
             yield unknown(f"{name}: the log does not list the HCAs that NCCL selected", fix=RERUN, subject=name, **at)
         return
     if compute is None and not aside:
-        yield unknown(f"{name}: {_named(log.hcas)}; their roles are not declared", fix=_ROLES, subject=name, **at)
+        yield unknown(f"{name}: the roles of {_named(log.hcas)} are not declared", fix=_ROLES, subject=name, **at)
         return
     loud = [_judged(name, key, log, hca, aside.get(hca.name), compute) for hca in log.hcas]
     yield from (one for one in loud if one is not None)
@@ -92,7 +92,7 @@ def _judged(
     first = next((one.first for one in log.ib_devices if (one.name, one.port) == (hca.name, hca.port)), None)
     at: dict[str, Any] = {"subject": f"{hca.name}:{hca.port}", "evidence": [key], "quote": str(first or "")}
     at["expected"] = "compute ports only (cluster file)" if compute is None else ", ".join(compute)
-    what = f"a {role} port" if role else "not declared as compute in the cluster file"
+    what = f"a {role} port" if role else "which is not declared as compute in the cluster file"
     if hca.channels:
         grade = failed if role else warned
         return grade(f"{name}: {hca.channels} connections run over {hca.name}, {what}",

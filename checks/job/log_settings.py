@@ -19,7 +19,7 @@ from preflight.facts.nccl_settings.catalogue import version
 from preflight.facts.nccl_settings.collect import of_listing, of_log
 from preflight.facts.nccl_settings.rank_agreement import disagreements
 from preflight.facts.rank_binding import world_size
-from preflight.model import Finding, check, counted, passed, unknown
+from preflight.model import Finding, all_of, check, passed, unknown, verb
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_environment import Setting
@@ -91,7 +91,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
     log = run.nccl_logs.get(key)
     collected = of_log(log.environment, key) if log is not None else of_listing(run.log(key).text, key)
     if collected is None or (not collected.settings and log is not None):
-        what = ": none of its NCCL lines shows a setting" if log is not None else " has no NCCL setting"
+        what = ": no NCCL line shows a setting" if log is not None else " has no NCCL setting"
         yield unknown(f"{name}{what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
         return
     ranks = log.nranks if log is not None else world_size({one.name: one.value for one in collected.settings})
@@ -111,7 +111,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
         yield reported.from_cause((check, *nodes) if nodes else ())
     if not violations:
         count = len(collected.values)
-        yield passed(f"{name}: {counted(count, 'setting')}, all valid", subject=name, evidence=[key],
+        yield passed(f"{name}: {all_of(count, 'setting')} {verb(count, 'is')} valid", subject=name, evidence=[key],
                      found=_first(collected))  # fmt: skip
 
 
@@ -126,7 +126,8 @@ def judge_listed(collected: CollectedSettings, evidence: Sequence[str]) -> Itera
     violations = violated(collected, SettingScope(ranks=ranks, nodes=collected.nodes))
     yield from map(finding, violations)
     if collected.settings and not violations:
-        yield passed(f"{counted(len(collected.values), 'setting')}, nothing wrong in them", evidence=evidence,
+        yield passed(f"{all_of(len(collected.values), 'setting')} {verb(len(collected.values), 'is')} valid",
+                     evidence=evidence,
                      found=_first(collected))  # fmt: skip
     elif not collected.settings:
         names = ", ".join(collected.placeholders[:4])

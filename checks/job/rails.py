@@ -9,7 +9,7 @@ from preflight import parsers
 from preflight.checks.logs import RERUN, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, all_of, check, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, passed, skipped, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
@@ -53,21 +53,23 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name, found = key.removeprefix("log:"), log.rails
     if nodes == 1:
-        return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
+        return skipped(
+            f"{name}: the job runs on one node, so there is no traffic between nodes", subject=name, evidence=[key]
+        )
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped(f"{name}: TCP sockets have no rails (see nccl.transport)", subject=name, evidence=[key])
     if found is None:
         return unknown(
-            f"{name}: no connection shows both ends, so the rails are unknown",
+            f"{name}: no line shows both ends of a connection, so the rails are unknown",
             evidence=[key],
             fix=f"{RERUN} on every rank, and pass the logs of all ranks",
         )
     sample = " of a sample" if found.sampled else ""
     if found.crossing:
         return warned(
-            f"{name}: {found.crossing} of {found.seen} connections{sample} cross rails",
+            f"{name}: {found.crossing} of {found.seen} connections{sample} {verb(found.crossing, 'crosses')} rails",
             subject=name,
-            found=f"{found.crossing} of {found.seen} between NICs of different indexes",
+            found=f"{found.crossing} of {found.seen} between NICs with different indexes",
             expected="none",
             evidence=[key],
             quote=found.example or "",

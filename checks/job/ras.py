@@ -69,9 +69,9 @@ def judge_ras(
         return
     yield unknown(
         f"NCCL's RAS reaches all {status.processes or 'known'} processes, and no rank is behind in launched "
-        "operations; whether these complete is not shown",
+        "operations; the text does not show whether they complete",
         evidence=evidence,
-        fix="If the job does not progress, its GPUs or the network hang: check Xids and link errors of its nodes.",
+        fix="If the job does not progress, its GPUs or the network may hang: check its nodes for Xids and link errors.",
     )
 
 
@@ -122,13 +122,13 @@ def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidenc
         if (other.communicator, other.word, other.compared) == (problem.communicator, problem.word, problem.compared)
     ]
     if earlier and earlier[0].counts == problem.counts:
-        return failed(f"{message}, as in the previous query: they wait for the ranks behind", subject=subject,
+        return failed(f"{message}, as in the previous query: they wait for the ranks that are behind", subject=subject,
                       found=behind, expected=expected, evidence=evidence, fix=_LOOK)  # fmt: skip
     before_counts = earlier[0].counts if earlier else ()  # the largest first
     if before_counts and before_counts[0] < most and before_counts[-1] < problem.counts[-1]:
         return passed(f"{message}; since the previous query, all ranks have launched more", subject=subject,
                       found=behind, evidence=evidence)  # fmt: skip
-    return unknown(f"{message}; a running job looks the same for a moment", subject=subject, found=behind,
+    return unknown(f"{message}; a running job can look the same for a moment", subject=subject, found=behind,
                    expected=expected, evidence=evidence, fix=_REPEAT)  # fmt: skip
 
 

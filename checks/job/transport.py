@@ -90,7 +90,9 @@ def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
 def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name, networks = log_name(key), log.network_names
     if nodes == 1:
-        return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
+        return skipped(
+            f"{name}: the job runs on one node, so there is no traffic between nodes", subject=name, evidence=[key]
+        )
     if not networks:
         return unknown(f"{name}: no line shows which network is used", evidence=[key], fix=RERUN)
     if any(parsers.nccl_log.is_tcp(network) for network in networks):

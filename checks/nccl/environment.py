@@ -77,18 +77,18 @@ LEFTOVERS = (
     Leftover("NCCL_IB_DISABLE", _own_rdma, "the kernel has no RDMA device other than EFA", Status.FAIL, RDMA_CLASS,
              answers=("NT-ENV-4",)),
     Leftover("NCCL_NET", _rdma, "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS),
-    Leftover("NCCL_P2P_DISABLE", has_nvlink, "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN,
+    Leftover("NCCL_P2P_DISABLE", has_nvlink, "the GPUs have no NVLink", Status.FAIL, TOPO, Status.WARN,
              ("NT-ENV-5", "NT-LENS-4")),
-    Leftover("NCCL_P2P_LEVEL", has_nvlink, "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN,
+    Leftover("NCCL_P2P_LEVEL", has_nvlink, "the GPUs have no NVLink", Status.FAIL, TOPO, Status.WARN,
              ("NT-LENS-4",)),
-    Leftover("NCCL_SHM_DISABLE", _gpus, "fewer than two GPUs on the PCI bus", Status.WARN, PCI_BUS,
+    Leftover("NCCL_SHM_DISABLE", _gpus, "the PCI bus has fewer than two GPUs", Status.WARN, PCI_BUS,
              answers=("NT-ENV-6", "NT-LENS-5")),
     Leftover("NCCL_NET_GDR_LEVEL", _rdma, "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_NET_GDR_READ", _rdma, "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_NET_GDR_C2C", _grace, "no Grace processor was detected", Status.WARN, PCI_BUS),
     Leftover("NCCL_DMABUF_ENABLE", _only_dma_buf, "a peer-memory module is loaded, or there is no RDMA device",
              Status.WARN, facts.kernel.MODULES),
-    Leftover("NCCL_PXN_DISABLE", _rails, "at most one RDMA device, or no NVLink", Status.WARN, RDMA_CLASS),
+    Leftover("NCCL_PXN_DISABLE", _rails, "the node has at most one RDMA device, or no NVLink", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_MNNVL_ENABLE", _multi_node_nvlink, "any NVLink fabric is limited to this node", Status.FAIL,
              facts.nvidia.query.NVML),
     Leftover("NCCL_NVLS_ENABLE", _nvls, "no board with NVLink SHARP was detected", Status.WARN, PCI_BUS),
@@ -150,7 +150,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 evidence=[setting.source],
                 quote=as_set(setting),
             )
-    missing = list(unread(node, "one of these switches"))
+    missing = list(unread(node, "a variable that disables a transport"))
     yield from missing
     if not missing:
         answered = {item for leftover in on for item in leftover.answers}
@@ -181,12 +181,14 @@ def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting
         bites = leftover.bites(node, site)
     except EvidenceError as error:
         return unknown(
-            f"{message}; whether the node has that is unknown: {error}", subject=setting.name, evidence=[error.key]
+            f"{message}, but it is unknown whether that has an effect on this node: {error}",
+            subject=setting.name,
+            evidence=[error.key],
         )
     keys = [setting.source, leftover.evidence]
     status = leftover.status if bites else leftover.otherwise
     if status is Status.PASS:
-        return passed(f"{message}; no effect here: {leftover.harmless}", subject=setting.name, evidence=keys)
+        return passed(f"{message}, but has no effect here: {leftover.harmless}", subject=setting.name, evidence=keys)
     grade = failed if status is Status.FAIL else warned
     return grade(
         f"{message}, expected unset",
@@ -233,7 +235,9 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
     setting, selection = node.nccl_env.get("NCCL_SOCKET_IFNAME"), node.nccl_env.socket_selection
     if setting is None or selection is None:
         missing = list(unread(node, "NCCL_SOCKET_IFNAME"))
-        yield from missing or [passed("NCCL_SOCKET_IFNAME is unset: NCCL chooses", evidence=[PROCESS])]
+        yield from missing or [
+            passed("NCCL_SOCKET_IFNAME is unset, so NCCL selects the interfaces", evidence=[PROCESS])
+        ]
         return
     here = node.netdevs
     chosen = sorted((name for name in here if selection.matches_name(name)), key=natural)
@@ -255,7 +259,7 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
         message,
         subject=setting.name,
         found=", ".join(chosen) or "nothing",
-        expected=f"an interface that is up, of {', '.join(sorted(here, key=natural))}",
+        expected=f"an interface that is up, one of {', '.join(sorted(here, key=natural))}",
         evidence=keys,
         quote=as_set(setting),
     )

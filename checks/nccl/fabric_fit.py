@@ -59,7 +59,7 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
     if setting is None or index is None or index < 0:
         missing = list(unread(node, "NCCL_IB_GID_INDEX"))
-        yield from missing or [passed("NCCL_IB_GID_INDEX is unset: NCCL finds the address", evidence=[PROCESS])]
+        yield from missing or [passed("NCCL_IB_GID_INDEX is unset, so NCCL selects the GID", evidence=[PROCESS])]
         return
     ports = [port for port in site.roles(node).compute if port.active and port.roce]
     if not ports:
@@ -194,7 +194,7 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     found = [*rule_findings(node, site, "fabric_fit"), *redacted(node)]
     if site.lossless.value:  # roce.chain judges the traffic class by the port's map
         found = [one for one in found if one.subject != "NCCL_IB_TC"]
-    missing = list(unread(node, "settings for another fabric"))
+    missing = list(unread(node, "a value for another fabric"))
     yield from (*found, *missing)
     if not found and not missing:
         yield passed("no setting is meant for another kind of fabric", evidence=[PROCESS])

@@ -50,18 +50,22 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if setting is None or number != 1:
         missing = list(unread(node, "NCCL_MNNVL_ENABLE"))
         message = (
-            f"{setting.text} requires nothing" if setting is not None else "NCCL_MNNVL_ENABLE is unset: NCCL decides"
+            f"{setting.text} does not require NVLink between nodes"
+            if setting is not None
+            else "NCCL_MNNVL_ENABLE is unset, so NCCL uses NVLink between nodes if it works"
         )
         yield from missing or [passed(message, evidence=[PROCESS])]
         return
     health = node.gpu_health
     details: dict[str, Any] = {"subject": setting.name, "found": setting.value, "quote": as_set(setting)}
     if any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus) or not health.gpus:
-        yield unknown(f"{setting.text} in {setting.where}, and it is not known whether the NVLink fabric spans nodes",
+        yield unknown(f"{setting.text} in {setting.where} requires NVLink between nodes, but it is not known "
+                      "whether the NVLink fabric spans nodes",
                       subject=setting.name, evidence=[setting.source, *health.evidence])  # fmt: skip
     elif not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
         message = (
-            f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric is limited to this node"
+            f"{setting.text} in {setting.where} requires NVLink between nodes, but the NVLink fabric is "
+            "limited to this node"
         )
         yield failed(message, expected="unset", evidence=[setting.source, *health.evidence], **details)  # fmt: skip
     else:
@@ -72,7 +76,11 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
     keys = [setting.source, parsers.host.services.SERVICES]
     service = node.services.get("nvidia-imex.service")
     if service is not None and service.active == "active":
-        return passed(f"{setting.text}: the fabric spans nodes and IMEX is active", subject=setting.name, evidence=keys)
+        return passed(
+            f"{setting.text} requires an NVLink fabric that spans nodes and an active IMEX; the node has both",
+            subject=setting.name,
+            evidence=keys,
+        )
     state = "not installed" if service is None or not service.known else service.active
     return warned(f"{setting.text} in {setting.where} requires IMEX, which is {state}", subject=setting.name,
                   found=f"IMEX {state}", expected="active before the job starts", evidence=keys,
@@ -112,7 +120,7 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     env = node.nccl_env
     collnet = env.integer("NCCL_COLLNET_ENABLE")
     off = [one for one in env.settings if _switches_sharp_off(one)]
-    missing = list(unread(node, "SHARP"))
+    missing = list(unread(node, "a variable that disables or requests SHARP"))
     if not off and collnet != 1:
         yield from missing or [passed("no variable disables SHARP", evidence=[PROCESS])]
         return
@@ -123,7 +131,7 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if infiniband is False:
             yield passed(f"{setting.text}: there is no InfiniBand, so no SHARP to disable", **details)
         elif infiniband is None:
-            yield unknown(f"{setting.text} in {setting.where}, and the link layer is unknown", **details)
+            yield unknown(f"{setting.text} in {setting.where} disables SHARP, but the link layer is unknown", **details)
         else:
             yield warned(f"{setting.text} in {setting.where} disables SHARP", found=setting.value,
                          expected="unset, except in an A/B test", quote=as_set(setting), **details)  # fmt: skip
@@ -148,18 +156,19 @@ def _sharp_requested(node: NodeFacts, setting: Setting, infiniband: bool | None)
                       expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
     nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
     if nodes is not None and nodes < least:
-        return warned(f"{where} requests SHARP on {counted(nodes, 'node')}, but needs {least} or more",
+        return warned(f"{where} requests SHARP on {counted(nodes, 'node')}, but SHARP needs {least} or more",
                       found=counted(nodes, "node"),
                       expected=f"{least} nodes (NCCL_COLLNET_NODE_THRESHOLD)", quote=as_set(setting),
                       **details)  # fmt: skip
     plugins = [library.path for library in node.libraries if library.name.startswith("libnccl-net")]
     if infiniband is None or not plugins:
         layer = "the link layer is unknown"
-        what = "no libnccl-net.so in the loader's directories" if infiniband else layer
-        return unknown(f"{where} requests SHARP: {what}", subject=setting.name, evidence=[setting.source, LIBRARIES],
+        what = "the loader's directories contain no libnccl-net.so" if infiniband else layer
+        return unknown(f"{where} requests SHARP, but {what}", subject=setting.name, evidence=[setting.source,
+                       LIBRARIES],
                        fix="look for `Loaded collnet plugin` in the job's NCCL log")  # fmt: skip
     keys = [setting.source, LIBRARIES]
-    return passed(f"{where} requests SHARP, over {plugins[0]}", subject=setting.name, evidence=keys)
+    return passed(f"{where} requests SHARP, and the loader finds {plugins[0]}", subject=setting.name, evidence=keys)
 
 
 def _nodes(node: NodeFacts) -> int | None:

@@ -92,7 +92,7 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{setting.text} in {setting.where} selects no port of this node{near}",
             subject=setting.name,
             found="nothing",
-            expected=f"ports of {', '.join(node.rdma_devices)}",
+            expected=f"one or more of {', '.join(node.rdma_devices)}",
             evidence=[setting.source, RDMA_CLASS],
             quote=as_set(setting),
         )
@@ -136,12 +136,12 @@ def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
         aside = {**dict.fromkeys(set(node.rdma_devices) - set(ports.compute), "not declared as compute"), **aside}
     taken = [port for port in node.rdma_ports if port.device in aside and port.active] if aside else []
     if not taken:
-        yield passed("NCCL_IB_HCA is unset: NCCL may use every active port", evidence=[PROCESS])
+        yield passed("NCCL_IB_HCA is unset, so NCCL may use every active port", evidence=[PROCESS])
         return
     named = ", ".join(f"{port.name} ({aside[port.device]})" for port in taken)
     compute = ",".join(ports.compute) if ports.compute else "the compute ports"
     yield warned(
-        f"NCCL_IB_HCA is unset: NCCL may use every active port, including {named}",
+        f"NCCL_IB_HCA is unset, so NCCL may use every active port, including {named}",
         subject="NCCL_IB_HCA",
         found="unset",
         expected=f"NCCL_IB_HCA=={compute}",
@@ -172,7 +172,7 @@ def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
             f"{nearest_of(item.name, node.rdma_devices)}{why}",
             subject=setting.name,
             found=setting.value,
-            expected=f"names of {', '.join(node.rdma_devices)}",
+            expected=f"one or more of {', '.join(node.rdma_devices)}",
             evidence=[setting.source, RDMA_CLASS],
             quote=as_set(setting),
         )

@@ -10,6 +10,7 @@ from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown
+from preflight.textprep.agreement import verb
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -81,7 +82,7 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Settings documented by a cloud provider whose plug-in needs one protocol.
     """
     found = [*rule_findings(node, site, "pinned_choices"), *redacted(node)]
-    missing = list(unread(node, "one of these choices"))
+    missing = list(unread(node, "an algorithm, a protocol or a number of channels"))
     yield from (one.about("NT-ENV-9") if one.subject in _CHANNELS else one.about() for one in found)
     yield from missing
     if any(one.subject in _CHANNELS for one in found) or missing:
@@ -95,10 +96,13 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
         message = "the number of channels is left to NCCL" if found else "NCCL's own choices are not overridden"
         yield passed(message, evidence=[PROCESS])
     elif place(node, site).nvswitch is False:
-        yield passed(f"{', '.join(forced)} on GPUs without NVSwitch", evidence=[PROCESS])
+        yield passed(
+            f"{' and '.join(forced)} {verb(len(forced), 'is')} set on GPUs without NVSwitches", evidence=[PROCESS]
+        )
     else:
         yield unknown(
-            f"{', '.join(forced)}, and it is not known whether NVSwitches connect the GPUs",
+            f"{' and '.join(forced)} {verb(len(forced), 'is')} set, but it is not known whether NVSwitches "
+            "connect the GPUs",
             evidence=[PROCESS],
-            fix="name the part in the cluster file",
+            fix="name the GPU part in the cluster file",
         )

@@ -129,7 +129,7 @@ def _on_infiniband(way: _Way, site: Site) -> Finding:
         about = [one for one in way.settings if one.name == _LEVEL]
         message = f"NCCL sends on service level {level}, but the fabric routes adaptively on {wanted.value}"
         return warned(message, **_details(about, found=level, expected=f"{_LEVEL}={wanted.value} ({wanted.source})"))
-    message = f"NCCL lets the fabric route adaptively, on service level {level}"
+    message = f"NCCL lets the fabric route adaptively on service level {level}"
     evidence = _details(way.settings)["evidence"]
     return passed(message, found="NCCL's default" if way.adaptive is None else f"{_ADAPTIVE}={way.adaptive}",
                   evidence=evidence)  # fmt: skip
@@ -146,17 +146,20 @@ def _on_roce(way: _Way, site: Site) -> Finding:
             [one for one in way.settings if one.name == _ADAPTIVE], found=value,
             expected=f"{_ADAPTIVE}=1 ({spread.source} is adaptive)"))  # fmt: skip
     if spread.value == "hash" and pairs < SEVERAL:
-        return warned(f"{way.pairs_text}: too few for the switches' hash to spread the traffic", **_details(
+        return warned(f"NCCL uses {way.pairs_text}, too few for the switches' hash to spread the traffic", **_details(
             [one for one in way.settings if one.name == _PAIRS], found=pairs,
             expected=f"at least {SEVERAL} ({spread.source} is hash)"))  # fmt: skip
     if spread.value == "hash":
         return passed(
-            f"{way.pairs_text}, which the switches' hash can spread", found=pairs, evidence=details["evidence"]
+            f"NCCL uses {way.pairs_text}, which the switches' hash can spread",
+            found=pairs,
+            evidence=details["evidence"],
         )
     if spread.value == "spray":
         return passed(f"the switches spread packets automatically ({spread.source})", evidence=details["evidence"])
     advice = f'declare it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
-    return unknown(f"{way.pairs_text}; how the switches spread flows is not declared", found=pairs, fix=advice,
+    return unknown(f"NCCL uses {way.pairs_text}; the cluster file does not declare how the switches spread "
+                   "flows", found=pairs, fix=advice,
                    evidence=details["evidence"])  # fmt: skip
 
 
@@ -196,13 +199,13 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
     if log.nnodes == 1:
-        return skipped("one node, so no traffic between nodes", evidence=[key])
+        return skipped("the job runs on one node, so there is no traffic between nodes", evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped("TCP has no queue pairs (see nccl.transport)", evidence=[key])
     if site.load_balancing.value == "one-path":
         return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[key])
     if not log.ib_devices:
-        return unknown("it lists no RDMA devices, so their kind and settings are unknown", evidence=[key], fix=RERUN)
+        return unknown("the log lists no RDMA devices, so their link layer is unknown", evidence=[key], fix=RERUN)
     way = _way_of_log(log, key)
     roce = 2 * sum(device.roce for device in log.ib_devices) > len(log.ib_devices)
     return _on_roce(way, site) if roce else _on_infiniband(way, site)

@@ -200,7 +200,7 @@ def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A variable that is set on purpose for one test and overrides a file for all other jobs.
     """
     found = [*rule_findings(node, site, "contradictions"), *redacted(node), *_ranks_that_differ(node)]
-    missing = list(unread(node, "settings that contradict others"))
+    missing = list(unread(node, "a variable that contradicts others"))
     yield from (*found, *missing)
     if not found and not missing:
         yield passed(f"{_counted(node)}, without contradictions" if _nccl(node) else _counted(node),

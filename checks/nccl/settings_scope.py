@@ -32,7 +32,7 @@ def nearest_of(name: str, names: Iterable[str]) -> str:
 
     known = {candidate.casefold(): candidate for candidate in names}
     found = get_close_matches(name.strip().casefold(), known, n=1, cutoff=0.5)
-    return f", nearest: {known[found[0]]}" if found else ""
+    return f"; the nearest name is {known[found[0]]}" if found else ""
 
 
 def as_set(setting: Setting) -> str:

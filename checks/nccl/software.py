@@ -10,7 +10,7 @@ from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS, Setting
 from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_settings.named_files import Named
@@ -53,7 +53,7 @@ def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     env = node.nccl_env
     settings = [one for name in _NAMING if (one := env.get(name)) is not None and one.value]
     if not settings:
-        missing = list(unread(node, "such a file"))
+        missing = list(unread(node, "a variable that names a file"))
         yield from missing or [passed("no variable names a file", evidence=[PROCESS])]
         return
     for setting in settings:
@@ -64,15 +64,15 @@ def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _file(node: NodeFacts, setting: Setting) -> Finding:
     named = node.nccl_files.get(setting.name)
     if named is None or named.path != setting.value:
-        return unknown(f"{setting.text} in {setting.where} was not read", subject=setting.name, evidence=[FILES],
+        return unknown(f"{setting.text} in {setting.where} names a file that was not collected",
+                       subject=setting.name, evidence=[FILES],
                        fix=f"run `ls -l {setting.value!r}`")  # fmt: skip
     fault = _fault(node, setting, named)
     if fault is None:
-        return passed(f"{setting.text}: the file is valid", subject=setting.name, evidence=[setting.source, FILES])
+        return passed(f"{setting.text} names a valid file", subject=setting.name, evidence=[setting.source, FILES])
     grade, what, expected = fault
     details: dict[str, Any] = {"subject": setting.name, "found": named.why or named.type or named.status}
-    fault_text = what.removeprefix("it") if what.startswith("it ") else f": {what}"
-    made: Finding = grade(f"{setting.text} in {setting.where}{fault_text}", expected=expected,
+    made: Finding = grade(f"{setting.text} in {setting.where} names {what}", expected=expected,
                         evidence=[setting.source, FILES], quote=as_set(setting), **details)  # fmt: skip
     return made
 
@@ -84,13 +84,13 @@ def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, s
     insists = setting.name == "NCCL_NET_PLUGIN" and bool(node.nccl_env.text("NCCL_NET"))
     grade = failed if insists or setting.name == "NCCL_TOPO_FILE" else warned
     if named.missing:
-        return grade, "the file does not exist", "a file"
+        return grade, "a file that does not exist", "a file"
     if named.status != "ok":
-        return unknown, f"it could not be read ({named.why or named.status})", "a readable file"
+        return unknown, f"a file that could not be read ({named.why or named.status})", "a readable file"
     if named.type != "file":
-        return grade, f"it is a {'directory' if named.type == 'dir' else named.type}, not a file", "a file"
+        return grade, f"a {'directory' if named.type == 'dir' else named.type}, not a file", "a file"
     if "r" not in named.access:
-        return grade, "this user cannot read it", "a readable file"
+        return grade, "a file that this user cannot read", "a readable file"
     return _topology(node, named) if setting.name == "NCCL_TOPO_FILE" else None
 
 
@@ -98,27 +98,31 @@ def _dump(named: Named) -> tuple[Any, str, str] | None:
     writable = "w" in named.access if named.status == "ok" else named.missing and "w" in named.folder_access
     if writable and named.type in ("", "file", "char"):
         return None
-    return warned, "this user cannot write it, so no topology is dumped", "a path that the job can write"
+    return warned, "a file that this user cannot write, so NCCL dumps no topology", "a path that the job can write"
 
 
 def _topology(node: NodeFacts, named: Named) -> tuple[Any, str, str] | None:
     if named.text is None:
-        return failed, "it is not an NCCL topology file", "XML that begins with <system"
+        return failed, "a file that is not an NCCL topology file", "XML that begins with <system"
     from preflight.facts.nccl_settings.named_files import topology_gpus
 
     try:
         known = topology_gpus(named.text)
     except ValueError as error:
-        return failed, str(error), "XML that begins with <system"
+        return failed, f"a file that {error}", "XML that begins with <system"
     here = [gpu.address for gpu in node.gpus_on_bus]
     if not known or not here:
         return None  # a file of NICs and CPUs alone is legal
     strange = [address for address in known if address not in here]
     forgotten = [address for address in here if address not in known]
     if len(strange) == len(known):
-        return failed, f"this node has none of its {len(known)} GPUs ({strange[0]}, …)", f"the GPUs {here[0]}, …"
+        return (
+            failed,
+            f"a file that lists {counted(len(known), 'GPU')} ({strange[0]}, …), none of them of this node",
+            f"the GPUs {here[0]}, …",
+        )
     if forgotten:
-        what = f"it lacks {len(forgotten)} of this node's {len(here)} GPUs ({forgotten[0]}, …)"
+        what = f"a file that lacks {len(forgotten)} of this node's {len(here)} GPUs ({forgotten[0]}, …)"
         return warned, what, f"the {len(here)} GPUs of this node"
     return None
 
@@ -131,10 +135,11 @@ def _plugin(node: NodeFacts, setting: Setting) -> Finding:
     wanted = (f"/libnccl-net-{name}.so", f"/lib{name}.so", f"/{name}")
     keys = [setting.source, LIBRARIES]
     if found := next((path for path in files if path.endswith(wanted)), None):
-        return passed(f"{setting.text}: {found}", subject=setting.name, evidence=keys)
-    return unknown(f"{setting.text} in {setting.where}: no libnccl-net-{name}.so in the loader's directories",
+        return passed(f"{setting.text} loads {found}", subject=setting.name, evidence=keys)
+    return unknown(f"{setting.text} in {setting.where} needs libnccl-net-{name}.so, which the loader's "
+                   "directories do not contain",
                    subject=setting.name, evidence=keys,
-                   fix="run `ls $(echo $LD_LIBRARY_PATH | tr : ' ') | grep nccl-net`")  # fmt: skip
+                   fix="run in the job: `ls $(echo $LD_LIBRARY_PATH | tr : ' ') | grep nccl-net`")  # fmt: skip
 
 
 # --- PyTorch ---------------------------------------------------------------------------------------
@@ -182,7 +187,9 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     handling = node.nccl_env.get(_OLD if old else _NEW) or (None if old else node.nccl_env.get(_OLD))
     number = node.nccl_env.integer(handling.name) if handling is not None else None
     if handling is not None and number == 0:
-        message = f"{handling.text} in {handling.where} disables error handling: a dead rank leaves its peers waiting"
+        message = (
+            f"{handling.text} in {handling.where} disables error handling, so a dead rank leaves its peers waiting"
+        )
         warnings.append(warned(message, subject=handling.name, found=handling.value, expected="unset, or 1 to 3",
                            evidence=[handling.source], quote=as_set(handling)))  # fmt: skip
     missing = list(unread(node, _NEW))
@@ -190,11 +197,13 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if warnings or missing:
         return
     if handling is not None and number is not None:
-        yield passed(f"{handling.text}: error handling is on", subject=handling.name, evidence=[handling.source])
+        yield passed(f"{handling.text} keeps error handling on", subject=handling.name, evidence=[handling.source])
     elif installed is not None and old:
         release = ".".join(map(str, installed))
-        yield unknown(f"{_OLD} is unset, and with PyTorch {release} the launcher decides", subject=_OLD,
-                      evidence=[PROCESS], fix="torchrun sets it; with another launcher, export it as 1")  # fmt: skip
+        yield unknown(f"{_OLD} is unset, and with PyTorch {release}, error handling then depends on the "
+                      "launcher", subject=_OLD,
+                      evidence=[PROCESS], fix="export it as 1, unless torchrun starts the job, which sets "
+                                              "it")  # fmt: skip
     else:
         yield passed("no variable disables PyTorch's error handling, which is on by default", evidence=[PROCESS])
 
@@ -207,9 +216,9 @@ def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
         if setting is None:
             continue
         what = (
-            "is not read by this PyTorch (before 2.2)"
+            "is not read by the installed PyTorch, which is older than 2.2"
             if old
-            else "is deprecated since PyTorch 2.2, and never read by NCCL"
+            else "has been deprecated since PyTorch 2.2, and NCCL never reads it"
         )
         yield warned(f"{setting.name} in {setting.where} {what}", subject=setting.name, found=setting.text,
                      expected=plain if old else prefixed, evidence=[setting.source], quote=as_set(setting))  # fmt: skip

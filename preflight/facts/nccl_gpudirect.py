@@ -114,5 +114,5 @@ def ability(network: str, gpus: Iterable[str], shape: str = "") -> Ability:
     if not all(_ABLE.search(name) for name in names):
         return Ability(None, f"it is not known whether {names[0]} supports GPUDirect RDMA")
     if family.able is None:
-        return Ability(None, f"it is not known whether NET/{network} shows its use in channel lines")
+        return Ability(None, f"it is not known whether the channel lines of NET/{network} show GPUDirect RDMA")
     return Ability(True, f"{names[0]} has it")

@@ -46,11 +46,11 @@ SWITCHES = {
     "NCCL_SHM_DISABLE": Switch(_one, "switches shared memory off"),
     "NCCL_NET_GDR_LEVEL": Switch(_loc, "switches GPUDirect RDMA off", True),
     "NCCL_NET_GDR_READ": Switch(_zero, "stages every send through host memory", True),
-    "NCCL_NET_GDR_C2C": Switch(_zero, "disables GPUDirect RDMA for NICs on the processor", True),
+    "NCCL_NET_GDR_C2C": Switch(_zero, "disables GPUDirect RDMA for NICs that are attached to the processor", True),
     "NCCL_DMABUF_ENABLE": Switch(
         _zero, "prevents RDMA from accessing GPU memory if no peer-memory module is loaded", True
     ),
-    "NCCL_PXN_DISABLE": Switch(_nonzero, "sends to the other rails' GPUs over the network instead of NVLink", True),
+    "NCCL_PXN_DISABLE": Switch(_nonzero, "moves traffic between rails over the network instead of over NVLink", True),
     "NCCL_MNNVL_ENABLE": Switch(_zero, "disables NVLink between nodes"),
     "NCCL_NVLS_ENABLE": Switch(_zero, "switches NVLink SHARP off"),
 }

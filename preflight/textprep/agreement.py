@@ -16,8 +16,8 @@ def each_of(number: int, noun: str) -> str:
 
 
 def some_of(number: int, total: int, noun: str) -> str:
-    """Return ``3 of 8 nodes``; ``the only node`` if there is no other."""
-    return f"the only {noun}" if number == total == 1 else f"{number} of {counted(total, noun)}"
+    """Return ``3 of 8 nodes``, or ``all 8 nodes`` if that is every one."""
+    return all_of(total, noun) if number == total else f"{number} of {counted(total, noun)}"
 
 
 def none_of(number: int, noun: str) -> str:

@@ -72,7 +72,7 @@ def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
         elif found.type != "RoCE v2" or found.address.is_link_local:
             bad.append(f"row {row} of {port.name} is {found.shown}")
     if bad:
-        return NodeEvidence(True, "GID table: " + names(bad), tuple(keys[:4]))
+        return NodeEvidence(True, "in the GID table, " + names(bad), tuple(keys[:4]))
     if not ports:
         return SILENT
     own = names([port.name for port in ports])
@@ -145,7 +145,7 @@ def distance(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
         return SILENT
     far = [f"{pair.name} {pair.code}" for pair in pairs if not pair.near]
     if far:
-        return NodeEvidence(True, f"no near NIC: {names(far)}", pairs[0].evidence)
+        return NodeEvidence(True, f"no NIC is near {names(far)}", pairs[0].evidence)
     return NodeEvidence(False, f"all {len(pairs)} GPU-NIC pairs are near each other", pairs[0].evidence)
 
 
@@ -164,7 +164,7 @@ def acs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
         return NodeEvidence(True, f"ACS redirects peer-to-peer traffic on {which} ({on})", key)
     if not read or len(read) < len(bridges):
         return SILENT
-    return NodeEvidence(False, f"no ACS redirect on {len(read)} bridges between GPUs and NICs", key)
+    return NodeEvidence(False, f"ACS redirects nothing on {len(read)} bridges between GPUs and NICs", key)
 
 
 def iommu(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
@@ -174,7 +174,8 @@ def iommu(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEv
     types = iommu_types(node.evidence, patterns)
     bad = [key for key, word in types.items() if word in TRANSLATED]
     if bad:
-        return NodeEvidence(True, f"the IOMMU translates for {len(bad)} of {len(types)} GPUs and NICs", (bad[0],))
+        which = f"all {len(bad)}" if len(bad) == len(types) else f"{len(bad)} of {len(types)}"
+        return NodeEvidence(True, f"the IOMMU translates addresses for {which} GPUs and NICs", (bad[0],))
     if not types:
         return SILENT
-    return NodeEvidence(False, f"IOMMU passthrough for {len(types)} GPUs and NICs", tuple(types)[:1])
+    return NodeEvidence(False, f"the IOMMU is in passthrough mode for {len(types)} GPUs and NICs", tuple(types)[:1])

@@ -27,12 +27,15 @@ def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Viola
     elif off and (useless := [one for one in read.env.settings if one.name in of_verbs and one.value]):
         names = [one.name for one in useless if one.name != "NCCL_IB_DISABLE"]
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            shown = [*names[:3], f"{len(names) - 3} more"] if len(names) > 3 else names
+            listed = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
             settings = read.set("NCCL_IB_DISABLE", *names)
-            what = f"NCCL_IB_DISABLE={read.text('NCCL_IB_DISABLE')} leaves {', '.join(names[:3])}{more} without effect"
+            what = f"NCCL_IB_DISABLE={read.text('NCCL_IB_DISABLE')} leaves {listed} without effect"
             yield Violation("contradiction", settings, what, "one or the other")
     if network == "socket" and read.number("NCCL_COLLNET_ENABLE"):
-        yield read.clash("TCP has no collectives in the network", "one or the other", "NCCL_NET", "NCCL_COLLNET_ENABLE")
+        yield read.clash(
+            "NCCL's TCP transport has no in-network collectives", "one or the other", "NCCL_NET", "NCCL_COLLNET_ENABLE"
+        )
     if read.text("NCCL_NET_PLUGIN").casefold() == "none" and network and network not in ("ib", "socket"):
         yield read.clash("the job fails at start, because that network belongs to a plug-in", "one or the other",
                          "NCCL_NET_PLUGIN", "NCCL_NET", fatal=True)  # fmt: skip
@@ -42,11 +45,11 @@ def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Viola
     level = read.text("NCCL_NET_GDR_LEVEL")
     far = level == "SYS" or (level.isdigit() and (read.number("NCCL_NET_GDR_LEVEL") or 0) >= 4)
     if far and read.set("NCCL_DMABUF_ENABLE") and read.number("NCCL_DMABUF_ENABLE") == 0 and here.peer_memory is False:
-        yield read.clash("no path to GPU memory remains: no DMA-BUF, and no peer-memory module is loaded",
+        yield read.clash("NICs cannot reach GPU memory, because no peer-memory module is loaded",
                          "NCCL_DMABUF_ENABLE unset", "NCCL_DMABUF_ENABLE", "NCCL_NET_GDR_LEVEL")  # fmt: skip
     threshold, buffer = read.number("NCCL_IB_AR_THRESHOLD"), read.number("NCCL_BUFFSIZE") or 4194304
     if threshold is not None and threshold > buffer:
-        yield read.clash("adaptive routing is never used: no message is longer than the buffer",
+        yield read.clash("NCCL never uses adaptive routing, because no message is larger than its buffer",
                          f"at most {buffer}", "NCCL_IB_AR_THRESHOLD", "NCCL_BUFFSIZE")  # fmt: skip
 
 
@@ -56,7 +59,7 @@ def _memory_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violat
         if cumem_off and read.number(name) == 1:
             yield read.clash(f"{feature} needs cuMem memory", "NCCL_CUMEM_ENABLE unset", "NCCL_CUMEM_ENABLE", name)
     if read.number("NCCL_MULTI_RANK_GPU_ENABLE") == 1 and read.number("NCCL_NVLS_ENABLE") == 1:
-        yield read.clash("the job fails at start: several ranks on one GPU exclude NVLink SHARP",
+        yield read.clash("the job fails at start, because ranks that share a GPU cannot use NVLink SHARP",
                          "NCCL_NVLS_ENABLE unset", "NCCL_NVLS_ENABLE", "NCCL_MULTI_RANK_GPU_ENABLE",
                          fatal=True)  # fmt: skip
     algorithms = [item.casefold() for item in read.text("NCCL_ALGO").split(",")]
@@ -72,7 +75,7 @@ def _memory_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violat
         )
     if read.number("NCCL_P2P_DISABLE") == 1:
         if read.set("NCCL_P2P_LEVEL"):
-            yield read.clash("the distance has no effect", "one or the other", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+            yield read.clash("NCCL_P2P_LEVEL has no effect", "one or the other", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
         if read.number("NCCL_SHM_DISABLE") == 1:
             yield read.clash("only the network remains between the GPUs of a node", "both unset",
                              "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")  # fmt: skip

@@ -46,17 +46,18 @@ def verbose_log(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]
         what = f"{debug[0].text} in {debug[0].where} writes a line for every step of every collective"
         yield Violation("verbose-log", debug, what, "WARN, or INFO while debugging")
     elif level == "INFO" and (here.ranks or 0) > 1000:
-        what = f"{debug[0].text} in {debug[0].where} on {here.ranks} ranks: gigabytes of log at each start"
+        what = f"{debug[0].text} in {debug[0].where} writes gigabytes of log at each start of {here.ranks} ranks"
         yield Violation("verbose-log", debug, what, "WARN")
     subsystems = [item.strip().upper() for item in read.text("NCCL_DEBUG_SUBSYS").split(",")]
     loud = [item for item in subsystems if item in ("ALL", "COLL", "CALL")]
     if level in ("INFO", "TRACE") and loud:
         settings = read.set("NCCL_DEBUG_SUBSYS", "NCCL_DEBUG")
-        what = f"{settings[0].text} in {settings[0].where} writes a line for every collective ({', '.join(loud)})"
+        named = f" ({', '.join(loud)})" if ",".join(loud) != settings[0].value.strip().upper() else ""
+        what = f"{settings[0].text} in {settings[0].where} writes a line for every collective{named}"
         yield Violation("verbose-log", settings, what, "INIT,BOOTSTRAP,ENV, with NET,GRAPH while debugging")
     path = read.set("NCCL_DEBUG_FILE")
     if path and not re.search("%[hp]", path[0].value) and not path[0].value.startswith("/dev/"):
-        what = f"{path[0].text} in {path[0].where} names one file for all ranks: they overwrite each other"
+        what = f"{path[0].text} in {path[0].where} names one file for all ranks, which overwrite each other's lines"
         yield Violation("shared-log-file", path, what, "a name with %h (host) and %p (process)")
 
 
@@ -108,21 +109,26 @@ def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
                 continue
             forced = name == "NCCL_PROTO" and not setting.value.startswith("^") and "ll128" in setting.value.casefold()
             if forced and here.nvlink is False:
-                what = f"{setting.text} in {setting.where} forces LL128 without NVLink: it can corrupt data"
+                what = f"{setting.text} in {setting.where} forces LL128 without NVLink, which can corrupt data"
                 yield Violation("ll128", (setting,), what, "unset", fatal=True)
             else:
                 what = f"{setting.text} in {setting.where} {_holds(setting.value, kind)} for every size and collective"
                 yield Violation("pinned", (setting,), what, "unset: NCCL chooses by size and topology")
     for setting in read.set("NCCL_LAUNCH_MODE"):
         if setting.value == "GROUP":
-            what = f"{setting.text} in {setting.where} is deprecated since 2.9: launches wait for each other"
+            what = (
+                f"{setting.text} in {setting.where} has been deprecated since NCCL 2.9, and makes launches "
+                "wait for each other"
+            )
             yield Violation("pinned", (setting,), what, "unset")
     if here.nvswitch:
         for setting in read.set("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"):
             if of_googles_plugin(env, setting):
                 continue
-            what = f"{setting.text} in {setting.where} pins the number of channels on NVSwitches"
-            yield Violation("pinned-channels", (setting,), what, "unset: NCCL counts the NVLinks")
+            what = (
+                f"{setting.text} in {setting.where} limits the number of channels, although NVSwitches connect the GPUs"
+            )
+            yield Violation("pinned-channels", (setting,), what, "unset: NCCL derives the number from the NVLinks")
 
 
 def _holds(value: str, kind: str) -> str:
@@ -139,19 +145,27 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     pairs = read.number("NCCL_IB_QPS_PER_CONNECTION")
     if pairs is not None and pairs > 1 and here.infiniband:
         (setting,) = read.set("NCCL_IB_QPS_PER_CONNECTION")
-        what = f"{setting.text} in {setting.where}: more queue pairs only help with ECMP, which InfiniBand does not use"
+        what = (
+            f"{setting.text} in {setting.where} has no use: additional queue pairs help only with ECMP, which "
+            "InfiniBand does not use"
+        )
         yield Violation("fabric-fit", (setting,), what, "unset on InfiniBand")
     if read.number("NCCL_IB_SPLIT_DATA_ON_QPS") == 1:
         (setting,) = read.set("NCCL_IB_SPLIT_DATA_ON_QPS")
         what = f"{setting.text} in {setting.where} splits every message between the queue pairs"
-        yield Violation("fabric-fit", (setting,), what, "unset: messages take turns")
+        yield Violation(
+            "fabric-fit", (setting,), what, "unset: NCCL then sends complete messages on the queue pairs in turn"
+        )
     if read.number("NCCL_CROSS_NIC") == 1 and here.rails_apart:
         (setting,) = read.set("NCCL_CROSS_NIC")
-        what = f"{setting.text} in {setting.where} sends between rails, but each rail is a separate subnet"
+        what = f"{setting.text} in {setting.where} lets NCCL send between rails, but each rail is a separate subnet"
         yield Violation("fabric-fit", (setting,), what, "0 if no router connects the rails; otherwise unset")
     for name in ("NCCL_IB_TC", "NCCL_IB_FIFO_TC"):
         number = read.number(name)
         if number is not None and 0 <= number <= 255 and number & 3 == 3:
             (setting,) = read.set(name)
-            what = f"{setting.text} in {setting.where}: its last two bits mark every packet as having met congestion"
+            what = (
+                f"{setting.text} in {setting.where} sets both ECN bits, which marks every packet as having met "
+                "congestion"
+            )
             yield Violation("fabric-fit", (setting,), what, f"{number - 1} (DSCP {number >> 2}, ECN-capable)")

@@ -62,7 +62,7 @@ def topology_gpus(text: str) -> tuple[str, ...]:
     searched, not parsed as XML, so a truncated or hostile one is harmless.
     """
     if "<system" not in text:
-        raise ValueError("it has no <system>, so it is not an NCCL topology file")
+        raise ValueError("has no <system>, so it is not an NCCL topology file")
     found = []
     for element in re.findall(r"<pci\b([^<>]{0,2000})>", text):
         fields = dict(re.findall(r'\b(busid|class)="([^"]{0,64})"', element))

@@ -42,7 +42,9 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         elif meant := nearest(name):
             what, expected = "no known program reads it", meant
             if name.strip().upper() == meant:
-                what = "names are case-sensitive" if name.strip() == name else "the blank is part of the name"
+                what = (
+                    "names are case-sensitive" if name.strip() == name else "NCCL treats the blank as part of the name"
+                )
             elif name.split()[-1:] == [meant]:
                 what = f"no known program reads a line that begins with {name.split()[0]!r}"
         else:
@@ -70,12 +72,12 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
             if of_googles_plugin(env, setting):
                 continue
             instead = variable.instead or "unset"
-            what = f"{place} is deprecated since NCCL {variable.ended_in}"
+            what = f"{place} has been deprecated since NCCL {variable.ended_in}"
             yield Violation("deprecated-name", (setting,), what, instead)
         elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
             versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))
             first = dotted(variable.since) if variable.since else "?"
-            what = f"{place} is not read by NCCL {versions}; first read by {first}"
+            what = f"{place} is not read by NCCL {versions}; it was first read by {first}"
             yield Violation("too-new-name", (setting,), what, f"NCCL {first}, or unset")
 
 

@@ -85,7 +85,7 @@ def _in_range(variable: Variable, number: int) -> bool:
 
 def _out_of_range(variable: Variable, number: int) -> str:
     if variable.name == "NCCL_IB_TIMEOUT":
-        return "waits forever: a dead peer hangs the job" if number >= 32 else "is not a time-out"
+        return "waits forever, so a dead peer hangs the job" if number >= 32 else "is not a time-out"
     if variable.kind in ("switch", "truth"):
         return "is neither 0 nor 1"
     return "is not a value that NCCL accepts" if variable.values else "is out of range"
@@ -104,11 +104,11 @@ def _wanted(variable: Variable) -> str:
 def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
     """Yield faults of values that NCCL accepts but a job should not use."""
     if variable.name == "NCCL_IB_TIMEOUT" and number == 0:
-        yield InvalidValue("waits forever: a dead peer hangs the job", "18 to 22; 20 is the default")
+        yield InvalidValue("waits forever, so a dead peer hangs the job", "18 to 22; 20 is the default")
     elif variable.name == "NCCL_IB_TIMEOUT" and number < 18:
         seconds = 4.096e-6 * 2**number * 7
         yield InvalidValue(
-            f"gives up after {seconds:.2g} s: a link that flaps ends the job", "18 to 22; 20 is the default"
+            f"gives up after {seconds:.2g} s, so a link flap ends the job", "18 to 22; 20 is the default"
         )
     elif variable.name == "NCCL_IB_RETRY_CNT" and number != 7:
         yield InvalidValue("gives up earlier than the hardware can: the default is the maximum", "7")
