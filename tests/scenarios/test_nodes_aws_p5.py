@@ -151,7 +151,7 @@ def test_without_a_cluster_file() -> None:
 def test_switching_infiniband_off_has_no_effect_and_explains_why() -> None:
     found = report(env(NCCL_IB_DISABLE="1", NCCL_IB_HCA="mlx5_0")(aws_p5()), site(NAME))
     message = {one["check"]: one["message"] for one in found["findings"] if one["subject"].startswith("NCCL_IB")}
-    assert message["nccl.left-over-disables"].endswith("has no effect here: the kernel has no RDMA device other than EFA")
+    assert message["nccl.left-over-disables"].endswith("no effect here: the kernel has no RDMA device other than EFA")
     assert "NCCL uses EFA devices through a plug-in" in message["nccl.ib-hca"]
 
 
