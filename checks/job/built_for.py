@@ -97,9 +97,7 @@ def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str
     if not log.hosts or len(fits) < len(log.hosts) or None in fits.values():
         return unknown(f"{build}, and the log does not name the driver's CUDA version", fix=_VERSION, **at)
     where = next(iter(fits)) if len(fits) == 1 else each_of(len(fits), "host")
-    return passed(
-        f"{build}, and the driver of {where} supports it", found=", ".join(list(fits)[:4]), **at
-    )
+    return passed(f"{build}, and the driver of {where} supports it", found=", ".join(list(fits)[:4]), **at)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
