@@ -35,8 +35,8 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     """Compare the version of the loaded NVIDIA driver across nodes of the same kind.
 
     ## Why it matters
-    Ranks on different drivers take different code paths in CUDA and NCCL: the job fails at start, or one node is slower
-    for no visible reason.
+    Ranks on different drivers may take different code paths in CUDA and NCCL: the job fails at start, or one node is
+    slower for no visible reason.
 
     ## Verdicts
     A node with a different version from most nodes fails. Without a majority, all nodes fail, and it is unknown which

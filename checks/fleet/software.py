@@ -111,8 +111,8 @@ def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     """Compare PyTorch, NCCL plug-ins, CUDA, OFED, drivers and container toolkit.
 
     ## Why it matters
-    Ranks of one job that load different software take different code paths: the job fails at start, hangs in its first
-    collective, or one node is slower than all others.
+    Ranks of one job that load different software may take different code paths: the job fails at start or hangs in its
+    first collective, or one node is slower than all others.
 
     ## Verdicts
     A different PyTorch, or an NCCL plug-in on only some nodes, fails; other differences warn, because jobs survive
@@ -208,8 +208,8 @@ def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     """Compare NIC firmware by board (PSID), and VBIOS, InfoROM and GSP of GPUs.
 
     ## Why it matters
-    Firmware controls how a NIC reacts to congestion and how a GPU handles errors. A node with another release behaves
-    differently in ways that no setting shows.
+    Firmware controls how a NIC reacts to congestion and how a GPU handles errors. A node with another release may
+    behave differently in ways that no setting shows.
 
     ## Verdicts
     Differences warn, because jobs still run. GSP firmware comes with the driver; a different version means that the

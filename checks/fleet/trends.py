@@ -102,7 +102,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each port's count of lost links with that of a day ago.
 
     ## Why it matters
-    A gate has no time to watch a port, and a flapping link ends the job that is about to start.
+    A gate has no time to watch a port, and a flapping link may end the job that is about to start.
 
     ## Verdicts
     A port that lost its link three or more times warns. One earlier run within 24 hours is enough; without one, the

@@ -51,11 +51,10 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the job wait for it.
 
     ## Verdicts
-    A clock below the default warns. If the driver does not report the default, Hopper and newer GPUs are compared with
-    90% of their highest clock, which is their default; older GPUs are unknown. The current clock is not judged,
-    because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file, node.expected compares
-    the clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show only under
-    load.
+    A clock below the default warns. If the driver does not report the default, Hopper and newer GPUs, whose default is
+    their highest clock, are compared with 90% of it; older GPUs are unknown. The current clock is not judged, because
+    idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file, node.expected compares the
+    clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show only under load.
 
     ## False alarms
     GPUs that are slowed down on purpose, to save power or reduce heat; declare the clock.

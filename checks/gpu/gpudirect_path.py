@@ -35,8 +35,8 @@ def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the distance from each GPU to its nearest NIC, and ACS on the path.
 
     ## Why it matters
-    NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). With ACS redirect, each bridge on that path
-    sends the traffic to the CPU and back: the path looks short but runs at half its rate.
+    NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). With ACS redirect, each bridge on that path sends
+    the traffic to the CPU and back: the path looks short but is slow.
 
     ## Verdicts
     A GPU whose nearest NIC is behind the CPU warns. ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails;

@@ -226,8 +226,8 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on multi-node NVLink fabrics.
 
     ## Why it matters
-    Without IMEX a GPU cannot import the memory of another node: NCCL uses the network instead of NVLink, at a tenth of
-    the rate, or fails if MNNVL is forced.
+    Without IMEX a GPU cannot import the memory of another node: NCCL uses the network instead of NVLink, at a fraction
+    of the rate, or fails if MNNVL is forced.
 
     ## Verdicts
     A fabric spans nodes if its cluster UUID is not zero; otherwise the check does not apply. A service that systemd

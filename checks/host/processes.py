@@ -89,8 +89,8 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     or stuck, for example in a driver call, and keeps its own resources.
 
     ## Verdicts
-    A process that is a zombie of the same parent at both readings warns; the message shows both process ids. A zombie
-    at only one reading is normal. The check never gates a job.
+    A process that is a zombie of the same parent at both readings warns; the message shows the process ids of both. A
+    zombie at only one reading is normal. The check never gates a job.
 
     ## False alarms
     A container whose first process does not reap its children; it only uses up process ids.

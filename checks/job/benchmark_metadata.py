@@ -35,11 +35,11 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     Last month's bandwidth is worthless without the GPUs and the NCCL version that it was measured with.
 
     ## Verdicts
-    Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. The
-    check passes if the nodes in the log were collected as well and the report's ``record`` has all items. The result is
-    unknown for a log without node evidence or without its list of GPUs, or if an item is unknown. "No PyTorch" and "no
-    image" count as known, so run the check in the job's container. The check warns if a node has several versions of
-    NCCL or PyTorch and the log does not show which one was loaded.
+    A record needs GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. The
+    check passes if the evidence of the nodes in the log is available and the report's ``record`` has all items. The
+    result is unknown for a log without node evidence or without its list of GPUs, or if an item is unknown. "No
+    PyTorch" and "no image" count as known, so run the check in the job's container. The check warns if a node has
+    several versions of NCCL or PyTorch and the log does not show which one was loaded.
 
     ## False alarms
     Images with several environments, of which each job selects one.

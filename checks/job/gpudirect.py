@@ -36,8 +36,8 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the /GDRDMA channels of each log with all its network channels.
 
     ## Why it matters
-    Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and more CPU and memory
-    traffic.
+    Without GPUDirect RDMA, each byte is copied through host memory, which costs bandwidth and loads the CPU and the
+    memory.
 
     ## Verdicts
     Only channel lines show that GPUDirect RDMA is used; "GDR 1" on the ring line, "DMA-BUF is available" and "GPU

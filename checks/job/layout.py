@@ -325,7 +325,8 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check the share of a step in which a pipeline stage is idle.
 
     ## Why it matters
-    Each stage waits for (p-1)/v microbatches in every step, on any hardware.
+    With p stages, each split into v virtual ones, every stage waits for (p-1)/v microbatches in each step, on any
+    hardware.
 
     ## Verdicts
     With p stages, v virtual ones and m microbatches, the bubble takes (p-1)/(v m + p - 1) of the step. The check fails
@@ -388,7 +389,7 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     The requirement is the sum of weights, gradients, Adam's states, activations of the microbatches in flight and
     logits on the most loaded GPU, the first or last pipeline stage. The check fails if the minimum for the stated
     settings in any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB
-    (driver, context, NCCL, workspace) and 15% for fragmentation. In Megatron-LM, the 15% are only of memory that is
+    (driver, context, NCCL, workspace) and 15% for fragmentation. In Megatron-LM, the 15% apply only to memory that is
     allocated repeatedly; in other frameworks, the buffers of unfused kernels must fit as well. Everything in between
     warns, and names the decisive settings. The expert router is assumed to be balanced.
 

@@ -155,8 +155,8 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that tensor parallelism stays on NVLink.
 
     ## Why it matters
-    Each layer exchanges its activations four times or more in a tensor-parallel group. Over NICs that takes
-    about ten times as long as over NVLink, and nothing overlaps with it.
+    Each layer exchanges its activations four times or more in a tensor-parallel group. Over NICs, that takes many times
+    as long as over NVLink, and nothing overlaps with it.
 
     ## Verdicts
     The check fails if a group has GPUs in two NVLink domains, because it is larger than a domain or does not divide it,

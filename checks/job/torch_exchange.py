@@ -369,7 +369,7 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     A pipeline fills and drains in each step. With p stages and m microbatches, (p-1)/(m+p-1) of the time is lost even
-    where all stages are equally fast.
+    if all stages are equally fast.
 
     ## Verdicts
     Waiting for other stages is counted while a GPU computes nothing, in messages and in collectives of several stages;

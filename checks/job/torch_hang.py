@@ -48,7 +48,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for the backend of collectives in traces and flight-recorder dumps.
 
     ## Why it matters
-    Gloo copies GPU tensors through the CPU and over TCP: the job runs without an error, at a hundredth of the speed.
+    Gloo copies GPU tensors through the CPU and over TCP: the job runs without an error, but far more slowly.
 
     ## Verdicts
     A trace with GPU kernels but only Gloo or MPI collectives fails. Gloo in addition to NCCL is usual (barriers,
@@ -114,8 +114,8 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     The source is the flight-recorder dumps, or else the watchdog's lines in a log.
 
     ## Why it matters
-    All ranks wait in the same collective for one that never arrives. Their logs look the same, and a time-out half an
-    hour later names every rank but the right one.
+    All ranks wait in the same collective for one that never arrives. Their logs look the same, and a time-out, minutes
+    later, names every rank but the right one.
 
     ## Verdicts
     A rank that has not reached the collective where others wait fails, and so do ranks that called different

@@ -48,8 +48,8 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     RDMA. A storage port in the list gets the job's traffic.
 
     ## Verdicts
-    Names are prefixes unless the value begins with ``=``, which applies to all items: ``mlx5_1`` includes mlx5_10,
-    which only warns. A port that is down fails if the list names its device, and warns if only a prefix matches it;
+    Names are prefixes: ``mlx5_1`` includes mlx5_10, which only warns. If the value begins with ``=``, all of its names
+    are exact. A port that is down fails if the list names its device, and warns if only a prefix matches it;
     rdma.port-state judges those of `ports.compute`. The cluster file declares roles; without declared compute ports, a
     list that omits the NIC close to a GPU warns, and so does a bond among single ports. Rails and planes are supported
     as in NCCL 2.30.7. Without a list, NCCL uses every active port, which warns if one has the role storage or

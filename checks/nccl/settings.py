@@ -151,9 +151,9 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     carriage returns become part of a name, and unknown words are ignored.
 
     ## Verdicts
-    All of these warn; an algorithm or protocol unknown to NCCL 2.24 and later fails, because it ends the job. An IB
+    Such values warn. An algorithm or protocol unknown to NCCL 2.24 and later fails, because it ends the job. An IB
     time-out below 18 or infinite (at 16, a connection fails after 1.9 s), fewer than 7 retries, a buffer that is not a
-    power of two of at least 1 MiB, and an empty value also warn. A value may repeat the default.
+    power of two of at least 1 MiB, and an empty value also warn. A value that repeats the default passes.
 
     ## False alarms
     A time-out or buffer size that was tuned for this fabric; add a comment where it is set.
@@ -191,10 +191,10 @@ def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
     they stop the job at start or leave a slow path.
 
     ## Verdicts
-    Conflicts that end the job fail: NCCL_NET=IB with NCCL_IB_DISABLE=1, a plug-in's network without plug-ins, only
-    NVLS with NVLS off, several ranks on a GPU with NVLS required. Others warn, such as a minimum number of channels
-    above the maximum. Ranks of one job on the node must agree on algorithm, protocol, buffers and channels, otherwise
-    they wait for each other, which fails; any other difference warns.
+    Conflicts that end the job fail: NCCL_NET=IB with NCCL_IB_DISABLE=1, a plug-in's network without plug-ins, NVLS as
+    the only algorithm although NVLS is off, several ranks on a GPU with NVLS required. Others warn, such as a minimum
+    number of channels above the maximum. Ranks of one job on the node must agree on algorithm, protocol, buffers and
+    channels, otherwise they wait for each other, which fails; any other difference warns.
 
     ## False alarms
     A variable that is set on purpose for one test and overrides a file for all other jobs.

@@ -70,7 +70,7 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The chain contains all settings that make RoCE fast.
 
     ## Why it matters
-    One broken link makes transfers several times slower without an error: under load, packets are dropped and RDMA
+    One broken link can make transfers several times slower without an error. Under load, packets are dropped and RDMA
     retransmits complete messages, or pauses spread between switches and stall unrelated jobs.
 
     ## Verdicts

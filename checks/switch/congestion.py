@@ -263,7 +263,7 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Why it matters
     A switch that uses the same hash as the one before it sees only flows that chose the same path there, so it puts all
-    of them on the same link. Half of the links stay empty.
+    of them on the same link, and its other links stay empty.
 
     ## Verdicts
     A switch above the leaves warns if it has several links to one device or to a tier above, and the same seed as an

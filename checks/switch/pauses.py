@@ -145,7 +145,7 @@ def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find hosts whose NIC pauses the switch although it receives almost no traffic.
 
     ## Why it matters
-    A NIC that pauses without end is broken. It stops every flow towards it, then the switches behind, until jobs on
+    A NIC that pauses without end is broken. It stops every flow towards it, and then other switches, until jobs on
     other nodes hang.
 
     ## Verdicts

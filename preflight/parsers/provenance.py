@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import COURSE
 
 
 @dataclass(frozen=True)
@@ -230,13 +231,13 @@ def unverified(keys: Iterable[str]) -> tuple[str, ...]:
     """Return the sorted names of the unverified formats of these records.
 
     A format with documentation is named by the programs that write it, and a record without a format by its key,
-    without the prefix.
+    without the prefix. The record of the history is preflight's own.
     """
     names: set[str] = set()
     for key in keys:
         form = format_of(key)
-        if form is None:
+        if form is None and key != COURSE:
             names.add(key.partition(":")[2])
-        elif not form.seen:
+        elif form is not None and not form.seen:
             names.update(form.documented or (form.name,))
     return tuple(sorted(names))

@@ -81,6 +81,10 @@ def test_of_an_unknown_record_nothing_is_known() -> None:
     assert unverified(["cmd:rocm-smi", "cmd:ibstat", "nvml:gpus"]) == ("NVML", "rocm-smi")
 
 
+def test_the_history_is_no_format_of_a_tool() -> None:
+    assert not any("course" in explained(id) for id in ("trend.job-time", "gpu.count"))
+
+
 def _keys_read_in_fixtures(check: Check) -> set[str]:
     keys: set[str] = set()
     for case in cases(check.id):
