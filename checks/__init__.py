@@ -86,6 +86,7 @@ MODULES = (
     "fleet.host",
     "fleet.gpu",
     "fleet.nic",
+    "fleet.serving_placement",
     "fleet.unique_ids",
     "fleet.rails",
     "fleet.outliers",

@@ -374,7 +374,7 @@ _SMALLER = {
     fix="Raise `--tensor-model-parallel-size` or `--pipeline-model-parallel-size`, shard the optimizer "
     "(`--use-distributed-optimizer`), recompute (`--recompute-granularity full`) or lower `--micro-batch-size`.",
     action="fix-job",
-    answers=("PA-05",),
+    answers=("PA-05", "PA-09"),
     scope="run",
     needs=("layout",),
     unless=(undescribed,),

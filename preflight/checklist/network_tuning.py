@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.item import CONTAINER, ENVIRONMENT, Checklist, lack, question
+from preflight.checklist.item import CONTAINER, ENVIRONMENT, Checklist, question
 
 _LIST = Checklist("network-tuning")
 
@@ -104,7 +104,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-INF-4", "Is prefill/decode placement topology-aware?", "declared",
-        lack("Network path between prefill and decode workers", "roles of the workers: prefill or decode"),
+        question("Leaves and NVLink domains of prefill and decode workers", "serving.placement",
+                 needs="`role` in [class.NAME.serving] of the cluster file"),
     ),
     _LIST.item(
         "NT-INF-5", "Does KV offload leave the GPU for CPU or storage too much?", "trace",

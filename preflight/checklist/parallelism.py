@@ -61,7 +61,8 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-09", "FSDP/ZeRO sharding policy", "declared",
-        question("The policy fits the pipeline, the GPUs' memory and the fabric", "layout.sharding", needs=_PLAN),
+        question("The policy fits the pipeline and the fabric", "layout.sharding", needs=_PLAN),
+        question("With the policy, the job fits into the GPUs' memory", "layout.memory", needs=_PLAN),
     ),
     _LIST.item(
         "PA-10", "MoE expert placement", "declared",

@@ -98,7 +98,8 @@ class Cluster:
         part = part_by_name(members.part) if members.part else recognised()
         waivers = tuple(waiver for waiver in self.waivers if waiver.speaks_of(node))
         baseline = self.baselines.get(name or "", ())
-        return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
+        leaf = self.leaf_of(node) or ""
+        return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None, leaf)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
         """Return the expectations of a run; none unless all its nodes are of one kind.

@@ -8,8 +8,9 @@ from preflight.expectations import schema
 
 @dataclass(frozen=True)
 class Serving:
-    """One replica of the served model."""
+    """One replica of the served model, and the role of its workers."""
 
+    role: str | None = schema.key(schema.one_of("prefill", "decode", "both"), "what the workers of the class compute")
     gpus: int | None = schema.key(schema.integer(1, 1024), "GPUs of one replica")
     weights_gib: float | None = schema.key(
         schema.number(0.01, 1e5), "weights that a decode step reads, of a complete replica, GiB"

@@ -59,6 +59,7 @@ class Site:
     baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
     waivers: tuple[Waiver, ...] = ()  # waivers that cover the node
     declared_class: bool = False  # whether the cluster file declares the node's class
+    leaf: str = ""  # declared leaf, or group of leaves, of the node; empty if not declared
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
         holder: Any = getattr(self.members, table) if table else self.members

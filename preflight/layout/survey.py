@@ -123,4 +123,4 @@ def _domain(node: NodeFacts) -> str:
     except EvidenceError:
         return ""
     fabric = fabrics.pop() if len(fabrics) == 1 else None
-    return f"{fabric.cluster_uuid} clique {fabric.clique}" if fabric is not None and fabric.multi_node else ""
+    return fabric.domain if fabric is not None else ""

@@ -12,6 +12,7 @@ from preflight.checklist.items import ITEMS
 from preflight.checks import registry
 from preflight.judge import judge
 from preflight.model import Scope
+from preflight.textprep.agreement import verb
 from tests.support import paths
 from tests.support.fixture import cases
 
@@ -101,8 +102,8 @@ def page() -> str:
     bound = sum(not item.open and bool(item.within) for item in ITEMS)
     counts = (
         f"Of {len(ITEMS)} items, {verdicts['fully']} are answered fully, {verdicts['partly']} partly ({bound} of them "
-        f"only because of *within*),\nand {verdicts['open']} are open. Of their {len(questions)} questions, {answered} "
-        "have checks."
+        f"only because of *within*),\nand {verdicts['open']} {verb(verdicts['open'], 'is')} open. Of their "
+        f"{len(questions)} questions, {answered} have checks."
     )
     lines = [_HEAD.format(items=len(ITEMS), counts=counts)]
     for document, items in groupby(ITEMS, key=lambda item: item.document):

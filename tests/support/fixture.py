@@ -55,9 +55,9 @@ class Case:
         return evidence(RUN, self.body), nodes
 
     def cluster(self) -> Cluster:
-        """Return the case's cluster file: ``site`` is the body of one class, ``fabric`` that of the fabric."""
+        """Return the case's cluster file: ``site`` is the body of one class, others those of a table."""
         data: dict[str, Any] = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
-        data |= {table: self.body[table] for table in ("fabric", "switches") if table in self.body}
+        data |= {table: self.body[table] for table in ("class", "leaves", "fabric", "switches") if table in self.body}
         if waivers := self.body.get("waivers"):
             data["waiver"] = [{**waiver, "until": date.fromisoformat(waiver["until"])} for waiver in waivers]
         return from_data(data, str(self.path.parent / "cluster.toml")) if data else Cluster()

@@ -61,6 +61,11 @@ class GpuFabric:
         """Whether the fabric spans nodes (NVL72)."""
         return bool(self.cluster_uuid.strip("0-"))
 
+    @property
+    def domain(self) -> str:
+        """The name of its multi-node NVLink domain; empty if it does not span nodes."""
+        return f"{self.cluster_uuid} clique {self.clique}" if self.multi_node else ""
+
 
 @dataclass(frozen=True)
 class GpuHealth:
