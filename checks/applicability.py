@@ -50,7 +50,7 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
     if not (site.hcas.value or site.members.ports.compute or node.rdma_nics_on_bus or node.rdma_devices):
         lost = f"; {signs}: it may have lost its GPUs" if signs else ""
         return unknown(
-            f"neither an NVIDIA GPU nor an RDMA NIC, and this node is not declared to have none{lost}",
+            f"the node has neither an NVIDIA GPU nor an RDMA NIC, and is not declared to have none{lost}",
             found=NOTHING,
             expected="a GPU or an RDMA NIC, or a class declared to have none",
             evidence=evidence,
@@ -120,7 +120,7 @@ def network_switch(node: NodeFacts, site: Site) -> Finding | None:
         return None
     name, key = node.network_switch
     return unknown(
-        f"a network switch ({name}), not a node that runs jobs",
+        f"this is a network switch ({name}), not a node that runs jobs",
         found=f"{SWITCH} ({name})",
         expected="a node that runs jobs",
         evidence=[key],
@@ -309,7 +309,7 @@ def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) 
     far = ", ".join(sorted(set(codes)))
     setting = _topology_file(node)
     return unknown(
-        f"every GPU is equally far from its NIC ({far}): a flattened PCI bus"
+        f"every GPU is equally far from its NIC ({far}): the PCI bus looks flattened by a hypervisor"
         if far == "PHB"
         else f"no GPU is near a NIC ({far}): the hypervisor hides the switches of the PCI bus",
         found=far,

@@ -14,10 +14,11 @@ from preflight.evidence.document import EvidenceError, with_subject
 from preflight.expectations import Site
 from preflight.facts.majority import Vote, vote
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, all_of, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, Status, all_of, clause, failed, passed, skipped, unknown, warned
 
 #: The next step for a node without peers.
 COLLECT_MORE = "collect from other nodes of its kind as well: --hosts NODES"
+ONLY_NODE = "this node is the only one of its kind, so there is nothing to compare"
 
 #: Maximum length of a value in a message, in characters.
 _SHOWN = 90
@@ -34,7 +35,7 @@ def equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], trait: Trait) -
             yield replace(finding, subject="")
         heard = {*polled.values, *polled.apart, *polled.unread}
         if without := [name for name in names if name not in heard]:
-            yield skipped(f"{trait.what}: none on these nodes", evidence=[trait.key]).on(without)
+            yield skipped(f"{trait.what}: these nodes have none", evidence=[trait.key]).on(without)
         if fine := [name for name in names if name not in differing and name not in without]:
             yield _alike(trait, polled, fine, without)
 
@@ -47,7 +48,7 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
         if without and not polled.unread:
             return skipped(f"{trait.what}: {value}; the other nodes of its kind have none", evidence=keys).on(fine)
         return unknown(
-            f"{trait.what}: {value} on the only node of its kind: nothing to compare with", evidence=keys,
+            f"{trait.what} is {value} on the only node of its kind, so there is nothing to compare", evidence=keys,
             fix=COLLECT_MORE,
         ).on(fine)  # fmt: skip
     message = f"{trait.what} is {value} on {all_of(found.total, 'node')}"
@@ -82,7 +83,7 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
         yield skipped(f"no node of this kind has these values: {what}, …", evidence=[traits[0].key]).on(names)
         return
     if len(members) < 2:
-        yield unknown("the only node of its kind: nothing to compare with", evidence=[applies[0].key],
+        yield unknown(ONLY_NODE, evidence=[applies[0].key],
                       fix=COLLECT_MORE).on(names)  # fmt: skip
         return
     dark = [trait for trait in applies if not polled[trait.what].shown]
@@ -109,11 +110,11 @@ def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Find
     if not seen:
         return unknown(f"no node of this kind shows these values: {', '.join(unseen)}",
                        evidence=[trait.key for trait in traits[:3]])  # fmt: skip
-    beside = f"; not shown by any node: {', '.join(unseen)}" if unseen else ""
+    beside = f"; no node shows {', '.join(unseen)}" if unseen else ""
     listed = ", ".join(trait.what for trait in seen)
     most = any(len(polled[trait.what].result.values) > 1 for trait in seen if not trait.each)
     on = "on most" if most else "on the other"
-    return passed(f"{len(seen)} values are the same as {on} nodes of this kind{beside}", found=listed,
+    return passed(f"{clause(len(seen), 'value', 'is')} the same as {on} nodes of this kind{beside}", found=listed,
                   evidence=list(dict.fromkeys(trait.key for trait in seen))[:8])  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
         have = "have it" if theirs == "unset" else "have"
         yield report(
             f"{trait.what}: {_cut(mine)}; most nodes ({len(found.holders)} of {found.total}) {have} {_cut(theirs)}",
-            subject=trait.what, found=mine, expected=f"{ONE_VALUE}; most have {theirs}", evidence=[trait.key],
+            subject=trait.what, found=mine, expected=f"{ONE_VALUE}; most {have} {theirs}", evidence=[trait.key],
             action=trait.action,
         ).on(holders)  # fmt: skip
 
@@ -157,7 +158,7 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
             message = f"{trait.what}: not compared, because no node has the value that {checks} expects"
             finding = skipped(message, subject=trait.what, evidence=[trait.key])
         else:
-            beside = f"; the nodes that have it: {_cut(theirs)}" if theirs else ""
+            beside = f"; nodes with the expected value have {_cut(theirs)}" if theirs else ""
             finding = (failed if trait.breaks else warned)(
                 f"{trait.what}: {_cut(mine)}, not the expected value (see {checks}){beside}", subject=trait.what,
                 found=mine, expected=theirs or f"see {checks}", evidence=[trait.key],
@@ -223,7 +224,9 @@ def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
         listed = f"{_cut(mine)} on {on_one[0]}, {_cut(theirs)} on {on_other[0]}"
         sentence = f"{what or trait.what} differs between two nodes; which one is wrong is not known: {listed}"
     else:
-        listed = "; ".join(f"{_cut(value)} on {len(nodes)}" for value, nodes in sorted(found.values.items())[:8])
+        listed = "; ".join(
+            f"{_cut(value)} on {_nodes(len(nodes))}" for value, nodes in sorted(found.values.items())[:8]
+        )
         sentence = f"{what or trait.what} differs, and no value has a majority: {listed}"
     names = sorted(name for nodes in found.values.values() for name in nodes)
     return replace(

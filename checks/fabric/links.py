@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from preflight import facts
 from preflight.checks.fabric.sweep import DIAGS, listed, not_this_fabric
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.compare import PortErrorGrowth
@@ -25,7 +25,7 @@ GATES = {
     "SymbolErrorCounter": (
         120,
         f"no growth; more than 120 an hour fail {_NVSENTINEL}",
-        "corrupted bits: cable or transceiver",
+        "the cable or a transceiver corrupts bits",
     ),
     "LinkErrorRecoveryCounter": (
         300,
@@ -39,11 +39,11 @@ GATES = {
 }
 #: Counters that never fail -> hourly growth at which they warn, the accepted growth and its source, and meaning.
 HINTS = {
-    "PortXmitDiscards": (360_000, f"fewer than 100 a second {_NVSENTINEL}", "packets are dropped: congestion"),
+    "PortXmitDiscards": (360_000, f"fewer than 100 a second {_NVSENTINEL}", "congestion drops packets"),
     "PortXmitConstraintErrors": (1, "no growth", "packets are refused by partition key"),
     "PortRcvConstraintErrors": (1, "no growth", "packets are refused by partition key"),
     "PortRcvRemotePhysicalErrors": (
-        100, "fewer than 100 an hour (rdma-core ibcheckerrs)", "damaged on an earlier link of the path",
+        100, "fewer than 100 an hour (rdma-core ibcheckerrs)", "an earlier link of the path damages packets",
     ),
 }  # fmt: skip
 
@@ -92,20 +92,21 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         elif not one.holders and site.reference:
             expected = f"{one.usual} ({site.reference.path})"
         name = net.words(one.link)
-        yield failed(f"{name} runs at {one.link.speed}", subject=name, found=one.link.speed,
+        yield failed(f"the link {name} runs at {one.link.speed}", subject=name, found=one.link.speed,
                      expected=f"{expected}{_could_be(swept, one.link)}", evidence=keys)  # fmt: skip
     if mixed:
-        counted = Counter(link.speed for link in mixed)
-        speed_counts = ", ".join(f"{number} at {speed}" for speed, number in sorted(counted.items()))
+        speeds_of = Counter(link.speed for link in mixed)
+        speed_counts = ", ".join(f"{number} at {speed}" for speed, number in sorted(speeds_of.items()))
         yield warned(f"links of one kind run at different speeds, and which is right is not known: {speed_counts}",
                      found=speed_counts, expected="one speed", evidence=keys,
                      fix='save a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
     strange = [link for link in net.links if link.speed and link.gbps is None]
     if strange:
         speeds = ", ".join(sorted({link.speed for link in strange}))
-        yield unknown(f"{len(strange)} links have a speed that this version does not know: {speeds}", evidence=keys)
+        yield unknown(f"{clause(len(strange), 'link', 'has')} a speed that this version does not know: {speeds}",
+                      evidence=keys)  # fmt: skip
     if swept.partial:
-        yield unknown(f"{swept.partial}: the state of the other links is unknown", evidence=keys)
+        yield unknown(f"{swept.partial}; the state of the other links is unknown", evidence=keys)
     elif not slow and not strange and not mixed:
         speeds = ", ".join(sorted({link.speed for link in net.links}))
         yield passed(
@@ -119,7 +120,7 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
     12X is left out: no cluster uses cables of that width.
     """
     better = {could for one in swept.states_of(link) for could in one.could_be} - {"12X"}
-    return f"; both ends could be {' '.join(sorted(better))}" if better else ""
+    return f"; both ends could run at {' or '.join(sorted(better))}" if better else ""
 
 
 @check(
@@ -154,17 +155,21 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """
     keys, net = [swept.net_key], swept.net
     if site.reference is None:
-        inventory = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
-        yield unknown(f"no reference for the fabric; now it has {inventory}", found=inventory, evidence=keys,
+        inventory = (
+            f"{counted(len(net.switches), 'switch')}, {counted(len(net.hcas), 'HCA')} and "
+            f"{counted(len(net.links), 'link')}"
+        )
+        yield unknown(f"no reference sweep is declared; the fabric now has {inventory}", found=inventory, evidence=keys,
                       fix='save a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
         return
     before = site.reference.net
     changed = facts.fabric.compare.difference(before, net)
     for old, now in changed.slower:
-        yield failed(f"{net.words(now)} runs at {now.speed}, formerly {old.speed}", subject=net.words(now),
+        yield failed(f"the link {net.words(now)} runs at {now.speed}, formerly {old.speed}", subject=net.words(now),
                      found=now.speed, expected=f"{old.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
     for old, now in changed.moved:
-        yield warned(f"{before.words(old)} is now {net.words(now)}", subject=before.words(old), found=net.words(now),
+        yield warned(f"the link {before.words(old)} is now {net.words(now)}", subject=before.words(old),
+                     found=net.words(now),
                      expected=f"{before.words(old)} ({site.reference.path})", evidence=keys,
                      fix="put the cable back, or record a new reference: routing and rails depend on the "
                      "cabling plan")  # fmt: skip
@@ -180,9 +185,10 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         what = "HCA" if device.kind == "hca" else device.kind
         taken = [before.devices[guid] for guid, _ in its if device.is_switch and not before.devices[guid].is_switch]
         gone = [one.label for one in taken if one in changed.gone]
-        with_it = f", and {len(gone)} HCA{'s' if gone[1:] else ''} behind it: {listed(gone)}" if gone else ""
+        with_it = f", with the HCA{'s' if gone[1:] else ''} behind it ({listed(gone)})" if gone else ""
         where = listed([before.port(end) for end in its if before.devices[end[0]].label not in gone])
-        yield failed(f"the {what} {device.label} is missing{with_it}; it was connected to {where or 'nothing else'}",
+        it = f"the {what}" if gone else "it"
+        yield failed(f"the {what} {device.label} is missing{with_it}; {it} was connected to {where or 'nothing else'}",
                      subject=device.label, found="absent", expected=f"present ({site.reference.path})",
                      evidence=keys)  # fmt: skip
     for link in changed.missing:
@@ -244,7 +250,7 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     yield from grown_counters.values()
     unanswered = max(after.unanswered for _, after, _ in earlier)
     if unanswered or swept.errors_key in swept.lost:
-        yield unknown("counter queries were not answered; the state of those ports is unknown", evidence=keys)
+        yield unknown("some counter queries were not answered, so the errors of those ports are unknown", evidence=keys)
     elif not grown_counters:
         spans = " and ".join(_span(window) for *_, window in earlier)
         yield passed(f"no error counter of {now.nodes} devices has grown in {spans}", found="no growth", evidence=keys)
@@ -275,9 +281,10 @@ def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
         return
     ports = [f"{_port(swept, p)}: {', '.join(f'{n} {v}' for n, v in values.items())}" for p, values in marked.items()]
     yield unknown(
-        f"{len(marked)} ports have counted errors at an unknown time: {listed(ports)}",
-        found=f"{len(marked)} ports", evidence=keys,
-        fix="read them twice: --fabric --window 60; or name a saved sweep in the cluster file, [fabric] reference",
+        f"{clause(len(marked), 'port', 'has')} counted errors at an unknown time: {listed(ports, '; ')}",
+        found=counted(len(marked), "port"), evidence=keys,
+        fix="read the counters twice (`preflight check --fabric --window 60`), or name a saved sweep in the cluster "
+        "file: [fabric] reference",
     )  # fmt: skip
 
 
@@ -289,9 +296,12 @@ def _grown(swept: FabricFacts, one: PortErrorGrowth, window: float) -> Finding |
         return None
     port, keys = _port(swept, one.port), [swept.errors_key]
     if one.full or one.by < 0:
-        why = f"is saturated at {one.before} and no longer counts" if one.full else f"was {one.before} and is {one.now}"
+        why = f"is saturated at {one.before} and no longer counts" if one.full else (
+            f"fell from {one.before} to {one.now}: it was reset"
+        )  # fmt: skip
         return unknown(f"{port}: {one.counter} {why}", subject=port, evidence=keys,
-                       fix="reset it at a quiet time, `ibqueryerrors -k`, and record a new reference")  # fmt: skip
+                       fix="reset the counters at a quiet time (`ibqueryerrors -k`), and record a new "
+                       "reference")  # fmt: skip
     allowed = rule[0] * max(window, 1.0)
     details: dict[str, Any] = {
         "subject": port,
@@ -299,7 +309,7 @@ def _grown(swept: FabricFacts, one: PortErrorGrowth, window: float) -> Finding |
         "expected": rule[1],
         "evidence": keys,
     }
-    words = f"{port}: {one.counter} grew by {one.by} in {_span(window)}: {rule[2]}"
+    words = f"{port}: {rule[2]}; {one.counter} grew by {one.by} in {_span(window)}"
     if gate:
         return failed(words, **details) if one.by > allowed else warned(words, **details)
     return warned(words, **details) if one.by >= allowed else None

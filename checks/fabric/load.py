@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from preflight import facts
 from preflight.checks.fabric.sweep import listed, not_this_fabric
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, each_of, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.load import FanIn, Uplinks
@@ -26,7 +26,7 @@ def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
     return (
         None
         if len(swept.nodes) > 1
-        else skipped("one node was collected: no traffic to judge", evidence=[swept.net_key])
+        else skipped("only one node was collected, so there is no traffic to judge", evidence=[swept.net_key])
     )
 
 
@@ -67,22 +67,22 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     points = facts.fabric.load.fan_ins(swept.graph, swept.here())
     if not points:
         yield unknown(
-            f"of the {len(swept.nodes)} collected nodes, no two of one rail are in this sweep",
+            f"this sweep contains no two of the {len(swept.nodes)} collected nodes on the same rail",
             evidence=keys, fix="collect from the job's nodes as well as from the one that sweeps: --hosts or --job",
         )  # fmt: skip
         return
     narrow = [one for one in points if one.link_gbps < one.fastest_gbps]
     for one in narrow:
-        yield warned(f"{_name(one)} receives at most {one.link_gbps:g} Gb/s, but each of {one.senders} nodes can send "
-                     f"{one.fastest_gbps:g}", subject=_name(one), found=f"{one.link_gbps:g} Gb/s",
+        yield warned(f"{_name(one)} receives at most {one.link_gbps:g} Gb/s, but a single node of its rail can send "
+                     f"{one.fastest_gbps:g} Gb/s", subject=_name(one), found=f"{one.link_gbps:g} Gb/s",
                      expected=f"at least {one.fastest_gbps:g} Gb/s, like its senders", evidence=keys)  # fmt: skip
     if swept.partial:
-        yield unknown(f"{swept.partial}: senders outside the sweep cannot be counted", evidence=keys)
+        yield unknown(f"{swept.partial}; senders outside the sweep cannot be counted", evidence=keys)
     elif not narrow:
         widest = points[0]
         yield passed(
-            f"{counted(len(points), 'receiver')}; up to {counted(widest.senders, 'node')} of a rail can send to "
-            f"one of them: {widest.ratio:.3g} times the rate of the link to {_name(widest)} at {widest.leaf}",
+            f"{each_of(len(points), 'receiver')} is as fast as each of its senders; the widest fan-in is "
+            f"{widest.ratio:.3g}:1, from {counted(widest.senders, 'node')} to {_name(widest)} at {widest.leaf}",
             found=_waits(swept) or f"{widest.ratio:.3g}:1",
             evidence=[*keys, swept.errors_key] if _waits(swept) else keys,
         )  # fmt: skip
@@ -158,11 +158,11 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     keys = [swept.traffic_key]
     found = facts.fabric.load.uplinks(swept.graph, swept.rates)
     if swept.partial:
-        yield unknown(f"{swept.partial}: uplinks outside the sweep cannot be compared", evidence=[swept.net_key])
+        yield unknown(f"{swept.partial}; uplinks outside the sweep cannot be compared", evidence=[swept.net_key])
         return
     if not found:
         yield unknown(
-            "no leaf has traffic counters for all its ports: they were reset, or are limited to 32 bits",
+            "no leaf has usable traffic counters for all its ports: they were reset, or are limited to 32 bits",
             evidence=keys,
             fix="check whether a leaf has extended counters: `perfquery -x LID 1`",
         )
@@ -170,7 +170,8 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     busy = [one for one in found if one.load >= IDLE]
     if not busy:
         yield unknown(f"no uplink carried {100 * IDLE:.0f}% of its rate: too little traffic to compare",
-                      evidence=keys, fix="run it during a job or `all_reduce_perf`: --fabric --window 60")  # fmt: skip
+                      evidence=keys, fix="run `preflight check --fabric --window 60` during a job or "
+                      "`all_reduce_perf`")  # fmt: skip
         return
     hot = [one for one in busy if one.excess > EXCESS and one.load >= HOT]
     for one in hot:
@@ -179,8 +180,8 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         worst = max(busy, key=lambda one: one.excess)
         most, leaves = max(one.load for one in busy), len({one.leaf.switch.guid for one in busy})
         yield passed(
-            f"uplinks of {counted(leaves, 'leaf', 'leaves')} are balanced: at most {worst.excess:.2f} "
-            f"times an even share, the busiest at {100 * most:.0f}% of its rate",
+            f"the uplinks of {counted(leaves, 'leaf', 'leaves')} are balanced: each carried at most {worst.excess:.2f} "
+            f"times an even share, the busiest {100 * most:.0f}% of its rate",
             found=f"{worst.excess:.2f} times", evidence=keys,
         )  # fmt: skip
 
@@ -190,7 +191,7 @@ def _imbalance(swept: FabricFacts, one: Uplinks) -> dict[str, Any]:
     idle = sum(rate < one.share_gbps / 2 for rate in one.carried.values())
     traffic = f"{port} carried {one.carried[one.busiest]:.1f} Gb/s {way}, {one.excess:.1f} times an even share"
     return {
-        "message": f"{traffic}, while {idle} of {len(one.carried)} uplinks carried less than half of it",
+        "message": f"{traffic}, while {idle} of {len(one.carried)} uplinks carried less than half an even share",
         "subject": port,
         "found": f"{100 * one.load:.0f}% of its rate",
         "expected": f"{one.share_gbps:.1f} Gb/s on each of {len(one.carried)} uplinks of {one.leaf.switch.label}",

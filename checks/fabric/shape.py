@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.fabric.sweep import listed, not_this_fabric
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.graph import Placement
@@ -58,25 +58,26 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     over = [leaf for leaf in leaves if leaf.ratio > limit * 1.001]
     blank = [leaf for leaf in leaves if leaf.unknown]
     if partial:
-        yield unknown(f"{partial}: links outside the sweep cannot be counted", evidence=[swept.net_key])
+        yield unknown(f"{partial}; links outside the sweep cannot be counted", evidence=[swept.net_key])
         return
     for leaf in over:
         ratio = f"{leaf.ratio:.2f}:1" if leaf.up_gbps else "no uplink"
         hosts = f"{counted(leaf.hosts, 'link')} to hosts ({leaf.down_gbps:g} Gb/s)"
         links = f"{hosts}, {counted(leaf.uplinks, 'uplink')} ({leaf.up_gbps:g} Gb/s)"
         report = failed if allowed is not None else warned
-        yield report(f"{leaf.switch.label} is oversubscribed: {links}, {ratio}", subject=leaf.switch.label, found=ratio,
-                  expected=wanted, evidence=[swept.net_key])  # fmt: skip
+        label = f"{leaf.switch.label} is oversubscribed" + (f" {ratio}" if leaf.up_gbps else "")
+        yield report(f"{label}: {links}", subject=leaf.switch.label, found=ratio, expected=wanted,
+                     evidence=[swept.net_key])  # fmt: skip
     for leaf in blank:
         yield unknown(
-            f"{leaf.switch.label} has {leaf.unknown} links of a speed that this version does not know",
+            f"{leaf.switch.label} has {counted(leaf.unknown, 'link')} of a speed that this version does not know",
             subject=leaf.switch.label, evidence=[swept.net_key],
         )  # fmt: skip
     if not over and not blank:
         worst = max(leaves, key=lambda leaf: leaf.ratio)
         fullest = f"{worst.ratio:.2f}:1"
         places = counted(len(leaves), "leaf", "leaves")
-        yield passed(f"{places}; the highest ratio is {fullest}, at {worst.switch.label}",
+        yield passed(f"the highest oversubscription of {places} is {fullest}, at {worst.switch.label}",
                      found=fullest, evidence=[swept.net_key])  # fmt: skip
 
 
@@ -84,7 +85,7 @@ def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
     """Skip a run that collected only one node."""
     if len(swept.nodes) > 1:
         return None
-    return skipped("only one node was collected: no path between nodes", evidence=[swept.net_key])
+    return skipped("only one node was collected, so there is no path to judge", evidence=[swept.net_key])
 
 
 @check(
@@ -130,11 +131,11 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     spread = f"{places}; {hop_counts}"
     longest = max(placement.pairs, default=0)
     if swept.partial:
-        yield unknown(f"{swept.partial}: paths outside the sweep cannot be counted", evidence=[swept.net_key])
+        yield unknown(f"{swept.partial}; paths outside the sweep cannot be counted", evidence=[swept.net_key])
     elif 0 in placement.pairs:
         yield failed(f"{spread}: not every pair is connected", found=hop_counts, evidence=[swept.net_key])
     elif longest > placement.needed:
-        far = f"; far from most: {listed(list(placement.far))}" if placement.far else ""
+        far = f"; {listed(list(placement.far))} {verb(len(placement.far), 'is')} far from most" if placement.far else ""
         yield warned(
             f"{spread}{far}",
             found=f"up to {longest}",
@@ -149,7 +150,8 @@ def path_lengths(placement: Placement) -> str:
     """Return the number of pairs for each path length: ``6 pairs cross 1 switch``."""
     return ", ".join(
         f"{counted(pairs, 'pair')} " + (
-            f"cross{'es' * (pairs == 1)} {counted(switches, 'switch')}" if switches else "without a path"
+            f"cross{'es' * (pairs == 1)} {counted(switches, 'switch')}" if switches
+            else f"{verb(pairs, 'has')} no known path"
         )
         for switches, pairs in placement.pairs.items()
     )  # fmt: skip

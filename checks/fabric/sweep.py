@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import parsers
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, none_of, passed, skipped, some_of, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.sweep import FabricFacts
@@ -18,9 +18,9 @@ DIAGS = "https://github.com/linux-rdma/rdma-core (infiniband-diags)"
 LISTED = 8
 
 
-def listed(names: list[str]) -> str:
+def listed(names: list[str], between: str = ", ") -> str:
     """Return the first names as text, with the number of the remaining ones."""
-    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+    return between.join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
 def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
@@ -73,10 +73,10 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         where = list(swept.silent_places())
         behind = f"; the devices that do not answer are behind {listed(where)}" if where else ""
         yield unknown(
-            f"{key[4:]}: {lost.count} queries were not answered: the sweep is incomplete{behind}",
+            f"the sweep is incomplete: {counted(lost.count, 'query', 'queries')} of {key[4:]} got no answer{behind}",
             found=f"{len(net.switches)} switches, {len(net.hcas)} HCAs answered",
             evidence=[key], quote=lost.first,
-            fix="check the named device, then sweep again; the devices behind it are unknown",
+            fix="check the device named, then sweep again; the devices behind it are unknown",
         )  # fmt: skip
     for key, signal in swept.crashed.items():
         yield unknown(f"{key[4:]} crashed (signal {signal}): its remaining queries were not made", evidence=[key],
@@ -87,13 +87,15 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield warned(
             f"the sweep does not contain {rail} of {listed(list(names))}, though its port is active",
             subject=rail, evidence=[swept.net_key],
-            fix=f'if it is on another subnet, sweep that too: [fabric] device = "{rail}"',
+            fix=f'if the port is on another subnet, sweep that subnet too: [fabric] device = "{rail}"',
         )  # fmt: skip
     if not swept.lost and not swept.crashed and not swept.partial:
         inventory = (
-            f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links; every query was answered"
+            f"{counted(len(net.switches), 'switch')}, {counted(len(net.hcas), 'HCA')} and "
+            f"{counted(len(net.links), 'link')}; every query was answered"
         )
-        yield passed(f"the sweep from {swept.sweeper.node}: {inventory}", found=inventory, evidence=[swept.net_key])
+        yield passed(f"the sweep from {swept.sweeper.node} found {inventory}", found=inventory,
+                     evidence=[swept.net_key])  # fmt: skip
 
 
 @check(
@@ -141,17 +143,18 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     if silent := sorted(lid for lid, one in managers.items() if one is None):
         yield unknown(
-            f"a subnet manager runs at LID {', '.join(map(str, silent))} without reporting its state",
+            f"the subnet manager at LID {', '.join(map(str, silent))} does not report its state",
             evidence=[f"{swept.master_key} {silent[0]}"], fix=f"query it again: `sminfo {silent[0]}`",
         )  # fmt: skip
         return
     if not master.is_master:
         state = parsers.infiniband.sminfo_saquery.STATES.get(master.state, f"in state {master.state}")
-        yield failed(f"the manager of this port is {state}, not master: {master.words}", found=state, expected="master",
+        yield failed(f"the subnet manager of this port is {state}, not master: {master.words}", found=state,
+                     expected="master",
                      evidence=keys)  # fmt: skip
         return
     yield passed(
-        f"one master subnet manager, {swept.device_of(master.guid)} ({master.words}){_beside(others)}",
+        f"the fabric has one master subnet manager, {swept.device_of(master.guid)} ({master.words}){_beside(others)}",
         found=1,
         evidence=keys,
     )
@@ -159,7 +162,7 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 def _beside(others: list[Manager]) -> str:
     states = [parsers.infiniband.sminfo_saquery.STATES.get(one.state, "?") for one in others]
-    return f", and {counted(len(others), 'other')}: {', '.join(states)}" if others else ""
+    return f", and {counted(len(others), 'other')} ({', '.join(states)})" if others else ""
 
 
 def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
@@ -167,7 +170,7 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     if swept.lost:
         yield unknown(
             "no subnet manager answered, and the sweep also lost queries: the path to the manager may be broken",
-            evidence=keys, fix="repair what does not answer (fabric.sweep); then run `sminfo` again",
+            evidence=keys, fix="repair the devices that do not answer (fabric.sweep); then run `sminfo` again",
         )  # fmt: skip
         return
     waiting = sum(device.lid == 0 for device in swept.net.switches)
@@ -213,7 +216,10 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
               for link in swept.graph.links_of(device.guid)}  # fmt: skip
     switches = net.switches
     without = [switch.label for switch in switches if switch.guid not in inside]
-    coverage = f"{len(switches) - len(without)} of {len(switches)} switches have an aggregation node"
+    having = len(switches) - len(without)
+    coverage = f"{none_of(len(switches), 'switch')} has an aggregation node"
+    if having:
+        coverage = f"{some_of(having, len(switches), 'switch')} {verb(having, 'has')} an aggregation node"
     keys = [swept.net_key]
     if wanted is False:
         yield skipped(f"{site.source('sharp')} declares that SHARP is not used; {coverage}", evidence=keys)
@@ -230,7 +236,9 @@ def _aggregation_nodes(without: list[str], coverage: str, keys: list[str], wante
     if not without:
         return passed(coverage, found=coverage, evidence=keys).about("NT-SHP-1")
     report = failed if wanted else warned
-    message = f"{coverage}; not in {listed(without)}"
+    message = coverage
+    if coverage[:1].isdigit():
+        message += f"; {listed(without)} {verb(len(without), 'has')} none"
     return report(message, found=coverage, expected="all", evidence=keys).about("NT-SHP-1")
 
 
@@ -239,9 +247,8 @@ def _aggregation_manager(swept: FabricFacts, wanted: bool | None) -> Finding:
     keys = [swept.services_key]
     if service in services:
         return passed("the aggregation manager is registered", found=service, evidence=keys).about("NT-SHP-2")
-    others = "no service is"
-    if services:
-        others = f"{len(services)} other {'service is' if len(services) == 1 else 'services are'}"
+    others = f"lists {counted(len(services), 'other service')}" if services else "lists no service"
     report = failed if wanted else warned
-    return report(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
+    return report(f"no SHARP aggregation manager is registered; the subnet manager {others}",
+                  found=", ".join(services) or "none",
                   expected=service, evidence=keys).about("NT-SHP-2")  # fmt: skip

@@ -53,22 +53,23 @@ def waits(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     keys = [swept.net_key, swept.errors_key]
     window = swept.window
     if window is None:
-        yield unknown("the counters of the switches were read once", evidence=keys,
-                      fix="run it during a job: --fabric --window 60")  # fmt: skip
+        yield unknown("the counters of the switches were read only once", evidence=keys,
+                      fix="run `preflight check --fabric --window 60` during a job")  # fmt: skip
         return
     before, after, hours = window
     switches = {device.guid for device in swept.net.devices.values() if device.is_switch}
     ports = {port: values[WAIT] for port, values in after.counters.items() if port[0] in switches and WAIT in values}
     earlier = {port: values.get(WAIT, 0) for port, values in before.counters.items() if port[0] in switches}
     if gap := _gap(swept, len(switches)):
-        yield unknown(gap, evidence=keys)
+        yield unknown(gap, evidence=keys[::-1] if gap != swept.partial else keys)
     elif full := [port for port, ticks in ports.items() if ticks >= FULL[WAIT]]:
         yield warned(
-            f"{counted(len(full), 'switch port')} at the maximum of {WAIT}, so later waits are not counted: "
-            f"{_named(swept, full)}", found=f"{FULL[WAIT]} ticks", expected="less", evidence=keys,
+            f"{WAIT} is at its maximum on {counted(len(full), 'switch port')}, so later waits are not counted: "
+            f"{_named(swept, full)}", found=f"{FULL[WAIT]} ticks", expected=f"fewer than {FULL[WAIT]} ticks",
+            evidence=keys,
         )  # fmt: skip
     elif reset := [port for port, ticks in earlier.items() if ticks > ports.get(port, 0)]:
-        yield unknown(f"{WAIT} was reset in the window: {_named(swept, reset)}", evidence=keys)
+        yield unknown(f"{WAIT} was reset during the window on {_named(swept, reset)}", evidence=keys)
     elif not ports:
         yield unknown(f"no switch lists {WAIT}: no packet has waited, or it is not counted", evidence=keys,
                       fix="query a switch under load: `perfquery LID PORT | grep XmitWait`")  # fmt: skip
@@ -77,8 +78,8 @@ def waits(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         most = sorted(grown, key=lambda port: -grown[port])[:3]
         shown = ", ".join(f"{_named(swept, [port])} (+{grown[port]} ticks)" for port in most) or "none"
         yield passed(
-            f"{counted(len(switches), 'switch', 'switches')} queried; packets waited at {counted(len(grown), 'port')} "
-            f"in {hours * 3600:.0f} s", found=f"longest: {shown}", evidence=keys,
+            f"packets waited at {counted(len(grown), 'port')} of {counted(len(switches), 'switch')} in "
+            f"{hours * 3600:.0f} s", found=f"longest: {shown}", evidence=keys,
         )  # fmt: skip
 
 
@@ -87,13 +88,13 @@ def _gap(swept: FabricFacts, switches: int) -> str:
     assert swept.window
     before, after, _ = swept.window
     if lost := max(before.unanswered, after.unanswered):
-        return f"{counted(lost, 'query', 'queries')} of counters got no answer"
+        return f"{counted(lost, 'counter query', 'counter queries')} got no answer"
     if swept.errors_key in swept.lost or swept.errors_key in swept.crashed:
         return "queries of counters were lost"
     if min(before.nodes, after.nodes) < switches:
         return f"{min(before.nodes, after.nodes)} devices were queried, fewer than the {switches} switches"
     if limit := max(before.thresholds.get(WAIT, 0), after.thresholds.get(WAIT, 0)):
-        return f"{WAIT} up to {limit} is not listed (/etc/infiniband-diags)"
+        return f"ibqueryerrors does not list values of {WAIT} up to {limit} (thresholds in /etc/infiniband-diags)"
     return swept.partial
 
 

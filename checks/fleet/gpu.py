@@ -212,7 +212,7 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             odd.update(finding.nodes)
             yield replace(finding, fix=_CLIQUE) if trait.what == "clique" and finding.status is Status.FAIL else finding
     if good := [name for name, (uuid, *_) in labels.items() if uuid is not None and name not in odd]:
-        yield passed("cluster UUID, clique and IMEX list match the domain's other nodes",
+        yield passed("cluster UUID, clique and IMEX node list are those of the domain's other nodes",
                      evidence=["nvml:gpus", system_settings.IMEX_NODES]).on(good)  # fmt: skip
     if apart:
         yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)

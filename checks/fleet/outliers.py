@@ -19,7 +19,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.majority import ENOUGH, is_majority, outliers, sides, systemic
 from preflight.facts.node import NodeFacts
-from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
+from preflight.model import Check, Finding, Status, check, clause, counted, passed, skipped, unknown, warned
 
 #: Highest utilisation of an idle GPU and lowest of a busy one, in percent; a GPU between the two is not compared.
 IDLE_PCT, BUSY_PCT = 10, 50
@@ -103,9 +103,8 @@ def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None
     fault="A node is hotter, slower or less synchronised than its peers",
     impact="drifts",
     source=_SOURCE,
-    fix="Compare the node with its neighbours: check fans, coolant, inlet temperature (`ipmitool sdr`), power "
-    "cap, `chronyc "
-    "sources`.",
+    fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, and clock "
+    "(`chronyc sources`).",
     answers=("AN-11",),
     scope="fleet",
     gating=False,
@@ -276,9 +275,11 @@ def _alike(
     for names, nodes in alike.items():
         if names:
             listed = ", ".join(catalogue[name].what for name in names)
-            yield passed(f"similar to the other nodes of this kind: {listed}", evidence=keys).on(nodes)
+            yield passed(
+                f"{clause(len(names), 'value', 'is')} similar to the other nodes of this kind: {listed}", evidence=keys
+            ).on(nodes)
         else:
-            yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
+            yield skipped(f"fewer than {ENOUGH} nodes of this kind show these numbers, too few to find an outlier",
                           evidence=keys).on(nodes)  # fmt: skip
 
 
@@ -330,7 +331,7 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) ->
             message = f"{number.what}: not compared, see {' and '.join(by)}"
             yield skipped(message, subject=number.what, evidence=[number.key]).on([node])
             continue
-        message = f"{number.what}: {value:.4g} {number.unit}, not the expected value (see {' and '.join(by)})"
+        message = f"{number.what} is {value:.4g} {number.unit}, not the expected value (see {' and '.join(by)})"
         fix = f"Correct the fault that {' and '.join(by)} found."
         yield warned(message, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
                      fix=fix).unless_reported(by).on([node])  # fmt: skip
@@ -343,7 +344,9 @@ def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterat
     """
     groups = sides(voting, floor)
     if groups is not None and not is_majority(max(map(len, groups)), len(voting)):
-        listed = "; ".join(f"about {median(side.values()):.4g} {number.unit} on {len(side)}" for side in groups)
+        listed = "; ".join(
+            f"about {median(side.values()):.4g} {number.unit} on {counted(len(side), 'node')}" for side in groups
+        )
         found = warned(
             f"{number.what} differs between two groups of nodes, neither of which is a majority: {listed}",
             subject=number.what, found=listed, expected="equal on nodes of a kind; which side is right is not known",
@@ -359,7 +362,7 @@ def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterat
             continue
         mine, usual = f"{one.number:.4g} {number.unit}", f"{one.usual:.4g} {number.unit}"
         yield warned(
-            f"{number.what}: {mine}; most nodes ({len(voting) - len(odd)} of {len(voting)}) have about {usual}",
+            f"{number.what} is {mine}; most nodes ({len(voting) - len(odd)} of {len(voting)}) have about {usual}",
             subject=number.what, found=mine, expected=f"within {max(floor, 3.5 * one.spread):.3g} of {usual}",
             evidence=[number.key],
         ).on([one.name])  # fmt: skip

@@ -39,7 +39,7 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
     try:
         record = node.evidence.record(LLDP)
         if record.status == "missing" or "unable to connect to socket" in record.err:
-            message = "no LLDP daemon runs here (lldpd), so switch announcements are not received"
+            message = "lldpd is not installed or does not run, so announcements of switches are not received"
             return skipped(message, evidence=[LLDP]).about()  # nothing is known about the switch
         if _neighbours(node, site):
             return None
@@ -378,7 +378,7 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapp
             continue
         listed = _moved(dispute.rails, ports[name])
         if dispute.is_lost:
-            message = f"{listed} ({dispute.theirs} nodes, most of its peers)"
+            message = f"{listed} (as on {dispute.theirs} nodes, most of its peers)"
         else:
             message = f"{listed} ({dispute.theirs} of its peers); which side is wrong is not known"
         finding = failed(message, found=listed, expected="one leaf for each rail", evidence=[LLDP]).on([name])

@@ -19,18 +19,19 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 #: Identifiers whose duplicates break no job: a cloned image, GPUs of one tray.
 _HARMLESS = {"machine id", "GPU serial number"}
 
-_NO_GUID = "virtual function: `ip link set PF vf N node_guid …`; else `flint q`"
+_NO_GUID = "assign a GUID to a virtual function with `ip link set PF vf N node_guid GUID`; otherwise run `flint q`"
 
 _WHAT_NOW = {
-    "boot id": "the same machine was collected under several names, or a virtual machine was cloned while it ran",
-    "machine id": "nodes were cloned with it; empty /etc/machine-id in the image, and systemd creates a new one "
-    "at the next boot",
+    "boot id": "check whether one machine was collected under several names, or a virtual machine was cloned while it "
+    "ran",
+    "machine id": "empty /etc/machine-id in the image from which the nodes were cloned: systemd creates a new one at "
+    "the next boot",
     "host name": "give each node its own name: `hostnamectl set-hostname`",
-    "node GUID": "an adapter was programmed manually (`mlxfwmanager`, `flint q`), or two virtual functions got "
-    "the same GUID",
-    "LID": "two subnet managers assigned LIDs in one subnet: `sminfo`, `ibnetdiscover`",
-    "IP address": "correct the address of one of them; `arping -D` shows which one answers",
-    "MAC": "a cloned configuration, or virtual functions: `ip link show`",
+    "node GUID": "run `flint q` on both nodes: find out whether an adapter was programmed manually, or two virtual "
+    "functions got the same GUID",
+    "LID": "run `sminfo` and `ibnetdiscover` to find out whether two subnet managers assigned LIDs in one subnet",
+    "IP address": "find the node that answers with `arping -D`, and correct the address of the other",
+    "MAC": "run `ip link show` on both nodes: look for a cloned configuration, or virtual functions",
     "GPU UUID": "check whether one node's evidence was saved under two names; otherwise run `nvidia-smi -L` on "
     "both. A GPU assigned to two virtual machines belongs to only one of them",
     "GPU serial number": "check whether one node's evidence was saved under two names; otherwise compare "

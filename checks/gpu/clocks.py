@@ -79,14 +79,14 @@ def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Fi
         elif health.pasted and mine >= top:
             return None  # no default is above the highest clock
         else:
-            return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz",
+            return unknown(f"application clock is {mine} of {top} MHz, but its default is unknown", found=f"{mine} MHz",
                            fix="Declare gpu_settings.application_clock_mhz in the cluster file.")  # fmt: skip
         if mine < bound:
-            return warned(f"application clock {mine} of {top or bound} MHz", found=f"{mine} MHz", expected=called)
+            return warned(f"application clock is {mine} of {top or bound} MHz", found=f"{mine} MHz", expected=called)
         return None
 
     needs: tuple[str, ...] = ("application_clock_mhz", "sm_clock_max_mhz")
     if health.pasted and all(gpu.application_clock_default_mhz is not None for gpu in health.gpus):
         needs = ("application_clock_mhz",)  # the default decides; a query may lack the highest clock
-    good = "application clock not below its default"
+    good = "has an application clock at or above the default"
     yield from each_gpu(health, compare, what="application clock", good=good, needs=needs)

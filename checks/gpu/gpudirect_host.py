@@ -22,7 +22,7 @@ from preflight.facts.kernel import (
     release,
 )
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, skipped, some_of, unknown, warned
 from preflight.parsers.nvidia.driver_version import open_modules
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
@@ -83,17 +83,23 @@ def _dma_buf(node: NodeFacts, of_efa: bool) -> Finding:
     found = f"no peer-memory module, {flavour} kernel modules, kernel {major}.{minor}"
     keys = [MODULES, NVIDIA_VERSION, RELEASE]
     if is_open and (major, minor) >= DMA_BUF:
-        return passed(f"DMA-BUF: open kernel modules on kernel {major}.{minor}", found=found, evidence=keys)
+        return passed(
+            f"RDMA can access GPU memory by DMA-BUF: open kernel modules on kernel {major}.{minor}",
+            found=found,
+            evidence=keys,
+        )
     if of_efa:
-        fix = '`modprobe efa_nv_peermem`; with older efa drivers, look for "GDRDMA" in the NCCL log'
-        return unknown("EFA without a peer-memory module or DMA-BUF", found=found, evidence=keys, fix=fix)
+        fix = 'run `modprobe efa_nv_peermem`; with older efa drivers, look for "GDRDMA" in the NCCL log'
+        return unknown(
+            "this EFA node has neither a peer-memory module nor DMA-BUF", found=found, evidence=keys, fix=fix
+        )
     if is_open:
         return unknown(
-            f"nvidia_peermem is not loaded and kernel {major}.{minor} has DMA-BUF only if it was backported",
+            f"nvidia_peermem is not loaded, and kernel {major}.{minor} has DMA-BUF only if it was backported",
             found=found,
             expected="nvidia_peermem, or kernel 5.12",
             evidence=keys,
-            fix='`modprobe nvidia-peermem`, or look for "DMA-BUF is available" in the job\'s NCCL log',
+            fix='run `modprobe nvidia-peermem`, or look for "DMA-BUF is available" in the job\'s NCCL log',
         )
     return failed(
         "RDMA cannot access GPU memory: nvidia_peermem is not loaded, and there is no DMA-BUF",
@@ -138,7 +144,7 @@ def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     visible, and the check does not apply.
     """
     if not iommu_is_on(node.evidence) and node.in_virtual_machine:
-        yield skipped("a virtual machine without its own IOMMU: the host's is not visible",
+        yield skipped("this virtual machine has no IOMMU of its own, and the host's is not visible",
                       evidence=[IOMMU_GROUPS])  # fmt: skip
     elif not iommu_is_on(node.evidence):
         yield passed("the kernel uses no IOMMU", found="no IOMMU group", evidence=[IOMMU_GROUPS])
@@ -151,18 +157,19 @@ def _by_groups(node: NodeFacts, site: Site) -> Iterator[Finding]:
     types = iommu_types(node.evidence, _GROUP_TYPES)
     translated = {key: word for key, word in types.items() if word in TRANSLATED}
     if site.part is not None and site.part.nic_on_cpu:
-        yield passed(f"{site.part.name}: the SMMU stays on by design", found=_words(types), evidence=[IOMMU_GROUPS])
+        yield passed(f"the SMMU of a {site.part.name} stays on by design", found=_words(types), evidence=[IOMMU_GROUPS])
     elif translated:
         first = next(iter(translated))
         yield failed(
-            f"the IOMMU translates for {len(translated)} of {len(types)} GPUs and NICs, expected passthrough",
+            f"the IOMMU translates addresses for {some_of(len(translated), len(types), 'device')} (GPUs and NICs), "
+            "expected passthrough",
             found=_words(types),
             expected="identity",
             evidence=[first, CMDLINE],
         )
     elif types:
         yield passed(
-            f"the IOMMU is in passthrough mode for {len(types)} GPUs and NICs",
+            f"the IOMMU is in passthrough mode for {all_of(len(types), 'device')} (GPUs and NICs)",
             found=_words(types),
             evidence=list(types)[:3],
         )
@@ -179,7 +186,11 @@ def _by_boot_options(node: NodeFacts) -> Finding:
     wish = iommu_wish(node.boot_options)
     keys = [CMDLINE, IOMMU_GROUPS]
     if wish in ("passthrough", "off"):
-        return passed(f"the boot options request IOMMU {wish}", found=wish, evidence=keys)
+        return passed(
+            "the boot options turn the IOMMU off" if wish == "off" else "the boot options request IOMMU passthrough",
+            found=wish,
+            evidence=keys,
+        )
     if wish:
         return failed(
             "the boot options request IOMMU translation, expected iommu=pt",
@@ -188,7 +199,7 @@ def _by_boot_options(node: NodeFacts) -> Finding:
             evidence=keys,
         )
     return unknown(
-        "an IOMMU is on and neither sysfs nor the boot options show whether it translates",
+        "an IOMMU is on, and neither sysfs nor the boot options show whether it translates",
         expected="identity",
         evidence=keys,
         fix="look for `iommu: Default domain type` in `dmesg`",

@@ -11,7 +11,7 @@ from preflight.checks.gpu.gpudirect_host import GUIDE
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, passed, skipped, some_of, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.facts.gpudirect import GpuNicPair
@@ -69,9 +69,9 @@ def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Findi
             continue
         why = "NCCL stages its traffic through host memory"
         if forced:
-            why = f"{forced} still uses GPUDirect RDMA, through the CPU"
+            why = f"with {forced}, NCCL still uses GPUDirect RDMA, through the CPU"
         yield warned(
-            f"{pair.name}: no direct path: the NIC is behind the CPU ({pair.code}); {why}",
+            f"{pair.name} has no direct path, because the NIC is behind the CPU ({pair.code}); {why}",
             subject=pair.name,
             found=pair.code,
             expected="PIX or PXB",
@@ -132,7 +132,8 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
     good = [pair for pair in pairs if pair.same_node]
     if good:
         names = ", ".join(pair.name for pair in good)
-        yield passed(f"{part}: NIC on the GPU's own CPU for {some_of(len(good), len(pairs), 'GPU')}", found=names,
+        yield passed(f"{part}: {some_of(len(good), len(pairs), 'GPU')} {verb(len(good), 'has')} a NIC on the same CPU",
+                     found=names,
                      evidence=[PCI_BUS])  # fmt: skip
     if silent := [pair.name for pair in pairs if pair.same_node is None]:
         yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS])
@@ -140,16 +141,18 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
 
 def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
     if node.in_virtual_machine:
-        message = f"short path between GPU and NIC: {counted(len(pairs), 'pair')}"
+        message = f"{clause(len(pairs), 'GPU-NIC pair', 'has')} a short path"
         yield passed(message, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
-        yield skipped("in a virtual machine the host controls ACS", evidence=pairs[0].evidence).about("NT-GDR-1")
+        yield skipped("in a virtual machine, the host controls ACS", evidence=pairs[0].evidence).about("NT-GDR-1")
         return
-    near = f"short path between GPU and NIC: {counted(len(pairs), 'pair')}"
+    near = f"{clause(len(pairs), 'GPU-NIC pair', 'has')} a short path"
     try:
         configuration = node.pci_configuration
     except EvidenceError as error:
         yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
-        yield unknown(f"ACS on their paths could not be read: {error}", evidence=[facts.lspci.LSPCI]).about("NT-GDR-1")
+        yield unknown(
+            f"ACS on the paths between GPUs and NICs could not be read: {error}", evidence=[facts.lspci.LSPCI]
+        ).about("NT-GDR-1")
         return
     hidden: list[GpuNicPair] = []
     redirected: list[GpuNicPair] = []
@@ -189,7 +192,7 @@ def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, Pc
     bridges = sorted({b for pair in pairs for b in pair.bridges if b in configuration and configuration[b].redirects})
     alone = pairs[0].name if len(pairs) == 1 else ""
     return failed(
-        f"{alone or f'{len(pairs)} of {of} GPU-NIC pairs'}: ACS redirects the traffic through the CPU "
+        f"{alone or some_of(len(pairs), of, 'GPU-NIC pair')}: ACS redirects the traffic through the CPU "
         f"({_controls(pairs, configuration)} on {', '.join(bridges[:4])}{', …' if bridges[4:] else ''})",
         subject=alone,
         found=_named(pairs),

@@ -14,7 +14,20 @@ from preflight.facts import kernel_log
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
-from preflight.model import Finding, check, counted, failed, none_of, passed, skipped, some_of, unknown, warned
+from preflight.model import (
+    Finding,
+    check,
+    clause,
+    counted,
+    failed,
+    none_of,
+    passed,
+    skipped,
+    some_of,
+    unknown,
+    verb,
+    warned,
+)
 from preflight.parsers.host.kernel_log import parse_uptime
 from preflight.parsers.nvidia.nvlink_errors import DAMAGED, FAILED, RECOVERY
 
@@ -100,8 +113,8 @@ def judge_nvlink_errors(
             evidence=evidence,
         )  # fmt: skip
     if fine:
-        yield passed(f"{some_of(fine, len(counts), 'GPU')}: few NVLink errors since the driver was loaded",
-                     found=f"at most {most}", evidence=evidence)  # fmt: skip
+        yield passed(f"{some_of(fine, len(counts), 'GPU')} {verb(fine, 'has')} had few NVLink errors since the driver "
+                     "was loaded", found=f"at most {most}", evidence=evidence)  # fmt: skip
 
 
 @check(
@@ -162,8 +175,8 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
                           expected=f"at most {limit:.0f} in the {minutes:.0f} minutes since boot")  # fmt: skip
         return None
 
-    most = max((gpu.pcie_replays or 0 for gpu in health.gpus), default=0)
-    good = f"at most {most} PCIe replays since reset" + ("" if minutes else ", at an unknown time")
+    most = max((gpu.pcie_replays or 0 for gpu in health.gpus if compare(gpu) is None), default=0)
+    good = f"has had at most {most} PCIe replays since the last reset" + ("" if minutes else ", at an unknown time")
     yield from each_gpu(health, compare, what="PCIe replays", good=good, needs=("pcie_replays",))
 
 
@@ -226,25 +239,29 @@ def _replay_growth(node: NodeFacts) -> Iterator[Finding]:
         yield _unread("PCIe replays", error, node)
         return
     gpus = {gpu.uuid: gpu for gpu in node.gpu_health.gpus}
-    bad = 0
+    few = []
     for uuid, number in grown.items():
         gpu = gpus.get(uuid)
         usual = link_errors.usual_replays_per_min(gpu.pcie_generation_max, gpu.pcie_width_max) if gpu else None
-        if gpu is None or usual is None or number <= usual * max(1.0, seconds / 60):
-            continue
-        bad += 1
-        yield warned(f"GPU{gpu.index}: {number} PCIe replays in {seconds:.0f} s", subject=gpu.address, found=number,
-                     expected=f"at most {usual} a minute", evidence=[NVML])  # fmt: skip
-    if len(grown) > bad:
-        yield passed(f"{counted(len(grown) - bad, 'GPU')}: few PCIe replays in {seconds:.0f} s",
-                     found=f"at most {max(grown.values())}", evidence=[NVML])  # fmt: skip
+        about = f"{gpu.label if gpu else uuid}: {number} PCIe replays in {seconds:.0f} s"
+        subject = gpu.address if gpu else ""
+        if number <= (usual or 0) * max(1.0, seconds / 60):
+            few.append(number)
+        elif usual is None:
+            yield unknown(f"{about}; how many are normal for its PCIe link is unknown", subject=subject, found=number,
+                          evidence=[NVML])  # fmt: skip
+        else:
+            yield warned(about, subject=subject, found=number, expected=f"at most {usual} a minute", evidence=[NVML])
+    if few:
+        yield passed(f"{clause(len(few), 'GPU', 'had')} few or no PCIe replays in {seconds:.0f} s",
+                     found=f"at most {max(few)}" if max(few) else "none", evidence=[NVML])  # fmt: skip
 
 
 def _unread(what: str, error: EvidenceError, node: NodeFacts) -> Finding:
     if error.key not in node.evidence:  # collected by an older preflight
         return skipped(f"{what} were not collected from this node", evidence=[error.key])
     late = node.evidence.record(error.key).status == "not-run"
-    return unknown(f"the growth of {what} is not known: {error}", evidence=[error.key],
+    return unknown(f"the growth of {what} is unknown: {error}", evidence=[error.key],
                    fix="" if late else "Run `preflight check --window 60` on the node.")  # fmt: skip
 
 

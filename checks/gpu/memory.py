@@ -85,7 +85,7 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
             return warned("ECC will be off after the next reset", found="on, pending off", expected="on")
         return None
 
-    yield from each_gpu(health, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"),
+    yield from each_gpu(health, judge, what="ECC mode", good="has ECC on", needs=("ecc", "ecc_pending"),
                         additive=True)  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
         return None
 
     needs, also = ("ecc_volatile_dram_uncorrected",), ("ecc_volatile_sram_uncorrected",)
-    what, good = "uncorrectable errors", "no uncorrectable memory errors"
+    what, good = "uncorrectable memory errors", "is free of uncorrectable memory errors"
     yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
                         additive=True)  # fmt: skip
 
@@ -159,7 +159,7 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
     impact="drifts",
     explains=(("trend.gpu-memory", "part"),),
     source="azurehpc-health-checks (SRAM > 10,000, DRAM > 20,000,000); GCM has 50,000,000",
-    fix="Watch the GPU: nvidia-smi -q -d ECC. Contact the vendor if the count keeps growing.",
+    fix="Watch the GPU with `nvidia-smi -q -d ECC`; contact the vendor if the count keeps growing.",
     action="monitor",
     separate=True,
     unless=(no_gpu,),
@@ -187,14 +187,14 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
         sram, dram = gpu.ecc_volatile_sram_corrected or 0, gpu.ecc_volatile_dram_corrected or 0
         if sram > SRAM_CORRECTED_LIMIT or dram > DRAM_CORRECTED_LIMIT:
             return warned(
-                f"many correctable errors ({sram} SRAM, {dram} DRAM)",
+                f"many correctable memory errors ({sram} SRAM, {dram} DRAM)",
                 found=f"{sram} SRAM, {dram} DRAM",
                 expected=f"at most {SRAM_CORRECTED_LIMIT} SRAM, {DRAM_CORRECTED_LIMIT} DRAM",
             )
         return None
 
     needs, also = ("ecc_volatile_dram_corrected",), ("ecc_volatile_sram_corrected",)
-    what, good = "correctable errors", "few correctable errors"
+    what, good = "correctable memory errors", "has few correctable memory errors"
     yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
                         additive=True)  # fmt: skip
 
@@ -240,9 +240,9 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
                           action="replace")  # fmt: skip
         if rows >= REMAPPED_LIMIT:
             return failed(
-                f"{rows} rows remapped for uncorrectable errors",
+                f"{rows} rows are remapped for uncorrectable errors",
                 found=rows,
-                expected=f"less than {REMAPPED_LIMIT}",
+                expected=f"fewer than {REMAPPED_LIMIT}",
                 fix=REPLACE,
                 action="replace",
             )
@@ -252,14 +252,14 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
         if low or none:
             return warned(
                 f"few or no spare rows in {counted(low + none, 'memory bank')}",
-                found=f"{low} low, {none} none",
-                expected="0",
-                fix="Plan a replacement; a remapping in these banks will fail.",
+                found=f"{low} with few, {none} with no spare rows",
+                expected="spare rows in all banks",
+                fix="Plan to replace the GPU: once a bank has no spare row, its next remapping fails.",
             )
         return None
 
     needs = ("remapped_uncorrected", "remap_pending", "remap_failure")
-    what, good = "remapped rows", "no row remapping pending or failed"
+    what, good = "remapped rows", "has no pending or failed row remapping"
     yield from each_gpu(health, judge, what=what, good=good, needs=needs, hidden=_mig_hides, additive=True)
 
 
@@ -300,14 +300,14 @@ def judge_retired_pages(health: Health) -> Iterator[Finding]:
         if single + double >= RETIRED_LIMIT:
             pending = ", and another retirement waits for a reset" if gpu.retired_pending else ""
             message = f"{single + double} pages are retired{pending}"
-            return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, action="replace", found=found)
+            return failed(message, expected=f"fewer than {RETIRED_LIMIT}", fix=REPLACE, action="replace", found=found)
         if gpu.retired_pending:
             return failed("a page retirement waits for a reset", expected="none", found=found)
         if double >= RETIRED_DOUBLE_LIMIT:
             message = f"{double} pages are retired for double-bit errors"
-            return warned(message, expected=f"less than {RETIRED_DOUBLE_LIMIT}", fix=REPLACE, found=found)
+            return warned(message, expected=f"fewer than {RETIRED_DOUBLE_LIMIT}", fix=REPLACE, found=found)
         return None
 
     needs = ("retired_single", "retired_double", "retired_pending")
-    yield from each_gpu(health, judge, what="retired pages", good="few pages retired", needs=needs,
+    yield from each_gpu(health, judge, what="retired pages", good="has few retired pages", needs=needs,
                         additive=True)  # fmt: skip

@@ -113,7 +113,7 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
         return None
 
     slowest = min((gpu.link_gbytes_s for gpu in health.gpus if gpu.link_gbytes_s is not None), default=0.0)
-    good = f"{wanted} NVLinks up"
+    good = f"has {wanted} NVLinks up"
     if slowest:
         good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
     if domain:

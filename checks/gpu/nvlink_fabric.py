@@ -13,7 +13,7 @@ from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -82,13 +82,13 @@ def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Findi
             return failed(f"fabric status is {fabric.status}", found=fabric.status, expected="Success")
         if fabric.faults:
             faults = ", ".join(fabric.faults)
-            return failed(f"fabric health: {faults}", found=faults, expected="no fault")
+            return failed(f"the fabric's health mask reports {faults}", found=faults, expected="no fault")
         return None
 
     def hidden(gpu: GpuHealth) -> str:
         return "N/A, although this board has NVSwitches" if expected and gpu.not_reported("fabric") else ""
 
-    good = "joined the fabric, healthy"
+    good = "has joined the fabric without a fault"
     yield from each_gpu(health, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
     yield from _apart(health.gpus, health.evidence)
 
@@ -106,7 +106,8 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     usual = domains.most_common(1)[0][0]
     odd = [gpu for gpu, domain in joined if domain != usual]
     yield failed(
-        f"{', '.join(gpu.label for gpu in odd)}: in a different NVLink domain or clique from the node's other GPUs",
+        f"{', '.join(gpu.label for gpu in odd)} {verb(len(odd), 'is')} in a different NVLink domain or clique from the "
+        "node's other GPUs",
         subject=odd[0].address if len(odd) == 1 else "",
         found=", ".join(
             f"{number} in {uuid or 'this node alone'}, clique {clique}" for (uuid, clique), number in domains.items()

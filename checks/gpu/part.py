@@ -11,7 +11,7 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.expectations import Site
 from preflight.expectations.catalogue import GpuModel, gpu_model
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -51,12 +51,17 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not kinds or any(name is None or size is None for name, size in kinds):
         yield unknown("name or memory size of a GPU is not known", found=inventory, evidence=health.evidence)
     elif len(kinds) == 1:
-        yield passed(inventory, found=inventory, evidence=[*health.evidence, PCI_BUS])
+        ((name, size), number) = kinds.most_common(1)[0]
+        yield passed(
+            f"{clause(number, 'GPU', 'is')} {name} with {size} MiB",
+            found=inventory,
+            evidence=[*health.evidence, PCI_BUS],
+        )
     else:
         boards = [part for device in node.gpus_on_bus if (part := gpu_model(device)) and part.sxm]
         report = failed if boards else warned
         yield report(
-            f"{len(kinds)} kinds of GPU in one node", found=inventory, expected="one kind", evidence=health.evidence
+            f"the node has {len(kinds)} kinds of GPU", found=inventory, expected="one kind", evidence=health.evidence
         )
 
 
@@ -93,7 +98,7 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
         device, model = models.get(gpu.address, ("", None))
         return _compared(gpu, device, model)
 
-    good = "nominal memory and cores"
+    good = "has the nominal memory and cores"
     yield from each_gpu(node.gpu_health, judge, what="memory size", good=good, needs=("memory_total_mib",))
 
 
@@ -101,16 +106,18 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     size = model.memory_gib(device) if model else None
     if model is None or size is None:
         return unknown(
-            f"the catalogue has no memory size for {gpu.name or 'it'} (PCI id {device or '?'})",
-            found=gpu.memory_total_mib,
+            f"the catalogue has no memory size for {gpu.name or 'this GPU'} (PCI id {device or '?'})",
+            found=f"{gpu.memory_total_mib} MiB",
         )
     least, shown = MEMORY_SHARE * size * 1024, gpu.memory_total_mib or 0
     if shown < least:
-        return failed(f"{shown} MiB of memory", found=f"{shown} MiB", expected=f"at least {least:.0f} ({model.source})")
+        return failed(f"{shown} MiB of memory, expected at least {least:.0f} MiB", found=f"{shown} MiB",
+                      expected=f"at least {least:.0f} MiB ({model.source})")  # fmt: skip
     if gpu.cuda_cores is not None and model.cuda_cores is not None and gpu.cuda_cores < model.cuda_cores:
         return failed(
-            f"{gpu.cuda_cores} CUDA cores", found=gpu.cuda_cores, expected=f"{model.cuda_cores} ({model.source})"
-        )
+            f"{gpu.cuda_cores} CUDA cores, expected {model.cuda_cores}", found=gpu.cuda_cores,
+            expected=f"{model.cuda_cores} ({model.source})",
+        )  # fmt: skip
     return None
 
 
@@ -146,7 +153,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if len(versions) > len({model for model, _ in versions}) and not agreed:
             odd = True
             yield warned(
-                f"{len(versions)} versions of {called} in one node: {_holders(health, name, versions)}",
+                f"the GPUs have {len(versions)} versions of {called}: {_holders(health, name, versions)}",
                 found=", ".join(f"{count} x {version}" for (_, version), count in versions.most_common()),
                 expected="one version", evidence=health.evidence,
             )  # fmt: skip
@@ -159,10 +166,11 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )  # fmt: skip
     read = [gpu for gpu in health.gpus if gpu.vbios is not None]
     if len(read) < len(health.gpus) or not read:
-        yield unknown(f"VBIOS not reported by {counted(len(health.gpus) - len(read), 'GPU')}", evidence=health.evidence)
+        yield unknown(f"the VBIOS of {counted(len(health.gpus) - len(read), 'GPU')} is not reported",
+                      evidence=health.evidence)  # fmt: skip
     elif not odd:
         versions_read = " and ".join(sorted({str(gpu.vbios) for gpu in read}))
-        yield passed(f"{counted(len(read), 'GPU')} with VBIOS {versions_read}", evidence=health.evidence)
+        yield passed(f"{clause(len(read), 'GPU', 'has')} VBIOS {versions_read}", evidence=health.evidence)
 
 
 def _holders(health: Health, name: str, versions: Mapping[tuple[str | None, str], int]) -> str:

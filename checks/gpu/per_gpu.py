@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
 from preflight.facts.nvidia.model import NOT_IN_OUTPUT
-from preflight.model import Finding, counted, passed, skipped, some_of, unknown
+from preflight.model import Finding, agreed, counted, passed, skipped, some_of, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -31,8 +31,8 @@ def each_gpu(
 ) -> Iterator[Finding]:
     """Judge every GPU that answered.
 
-    ``judge`` returns None for a healthy GPU, else a finding. In messages, ``what`` names the judged value and ``good``
-    describes healthy GPUs.
+    ``judge`` returns None for a healthy GPU, else a finding. In messages, ``what`` names the judged value, and ``good``
+    is the predicate of one healthy GPU, such as "has ECC on".
 
     A GPU without a readable value is *unknown*, with the driver's message. If the driver reports ``N/A`` for every GPU,
     the check does not apply; if only for some, those are *unknown*. ``also`` lists values that some GPU models do not
@@ -48,7 +48,7 @@ def each_gpu(
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
     uncut = [(gpu, names) for gpu, names in missing if not (health.pasted and _is_cut(gpu, names))]
     if uncut and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in uncut):
-        yield skipped(f"the driver reports no {what} for these GPUs (N/A)", evidence=evidence[:1])
+        yield skipped(f"the driver does not report the {what} of these GPUs (N/A)", evidence=evidence[:1])
         return
     if health.pasted and all(any(gpu.why(name) == NOT_IN_OUTPUT for name in names) for gpu, names in missing):
         for gpu in health.gpus if additive else ():
@@ -63,7 +63,7 @@ def each_gpu(
             shown = gpu.address if health.pasted and ":" in gpu.address else gpu.index
             why = hidden(gpu) or gpu.why(names[0])
             yield unknown(
-                f"{gpu.label}: {what} not reported: {why}", subject=gpu.address, found=why, evidence=evidence,
+                f"{gpu.label} does not report its {what}: {why}", subject=gpu.address, found=why, evidence=evidence,
                 fix=f"run on the node: `nvidia-smi -q -i {shown}`",
             )  # fmt: skip
         elif (finding := judge(gpu)) is not None:
@@ -71,7 +71,8 @@ def each_gpu(
         else:
             fine += 1
     if fine:
-        yield passed(f"{some_of(fine, len(health.gpus), 'GPU')}: {good}", evidence=evidence)
+        gpus = counted(fine, "GPU") if health.partial else some_of(fine, len(health.gpus), "GPU")
+        yield passed(f"{gpus} {agreed(fine, good)}", evidence=evidence)
     if health.partial and not health.pasted:
         yield unknown(
             f"only {counted(len(health.gpus), 'GPU')} reported their {what}: the query {health.partial}",

@@ -24,7 +24,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia.query import Driver
 from preflight.facts.pod import pod
-from preflight.model import Finding, all_of, check, compare, failed, none_of, passed, skipped, unknown
+from preflight.model import Finding, all_of, check, clause, compare, counted, failed, none_of, passed, skipped, unknown
 
 
 def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
@@ -158,10 +158,15 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield failed(
             f"the driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
             subject=missing[0] if len(missing) == 1 else "",
-            found=f"{len(listing.gpus)} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
+            found=_answering(listing),
             expected=f"{len(bus)}, as on the PCI bus",
             evidence=[listing.evidence, PCI_BUS],
         )
+
+
+def _answering(listing: Driver) -> str:
+    """Return how many GPUs answer, and what the driver reports for each other GPU."""
+    return clause(len(listing.gpus), "GPU", "answers") + (f" ({'; '.join(listing.lost)})" if listing.lost else "")
 
 
 def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
@@ -174,7 +179,8 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
     answer, evidence = len(listing.gpus), [listing.evidence, PROCESS, GPU_NODES]
     usable = usable_gpu_nodes(node.evidence)
     if given == nodes and usable is not None and answer <= usable < nodes:
-        return unknown(f"{answer} of {given} GPUs assigned to this container answer; only {usable} can be opened",
+        return unknown(f"{answer} of {given} GPUs assigned to this container answer, because only {usable} can be "
+                       "opened",
                        evidence=[*evidence, USABLE_NODES], fix="see container.gpu-devices")  # fmt: skip
     if given is not None and answer == given == nodes:
         return passed(
@@ -183,10 +189,10 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
         )
     if given is not None and answer < given == nodes:
         return failed(f"the driver does not answer for {given - answer} of {given} GPUs assigned to this container",
-                      found=f"{answer} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
-                      expected=f"{given}, as assigned", evidence=evidence)  # fmt: skip
-    return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[listing.evidence, PCI_BUS],
-                   fix="run preflight on the host to judge the rest")  # fmt: skip
+                      found=_answering(listing), expected=f"{given}, as assigned", evidence=evidence)  # fmt: skip
+    return unknown(f"{clause(answer, 'GPU', 'is')} visible in this container, but the PCI bus has {bus}",
+                   evidence=[listing.evidence, PCI_BUS],
+                   fix="run preflight on the host to judge the other GPUs")  # fmt: skip
 
 
 def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
@@ -222,13 +228,13 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
     evidence = [error.key, NVIDIA_VERSION, PCI_BUS]
     if node.in_container:
         return unknown(
-            f"{gpus} GPUs on the PCI bus, no driver visible in this container: {error}",
+            f"this container sees no driver, although the PCI bus has {counted(gpus, 'GPU')}: {error}",
             evidence=evidence,
             fix="give the container its GPUs (nvidia container runtime, NVIDIA_VISIBLE_DEVICES)",
         )
     if not node.evidence.exists(NVIDIA_VERSION):
         return failed(
-            f"no NVIDIA driver is loaded, although {gpus} GPUs are on the PCI bus",
+            f"no NVIDIA driver is loaded, although {clause(gpus, 'GPU', 'is')} on the PCI bus",
             found="no /proc/driver/nvidia/version",
             expected="a loaded driver",
             evidence=evidence,
@@ -243,21 +249,21 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         hangs = any(record.hangs for record in answers)
         reason = "`dmesg | grep -i xid` and /proc/PID/stack of the hanging nvidia-smi show the reason"
         return unknown(
-            f"the driver did not answer in time for {gpus} GPUs: it may hang",
+            f"the driver did not answer in time for {counted(gpus, 'GPU')}: it may hang",
             evidence=evidence,
             fix=f"drain the node; {reason}; then reboot it" if hangs else reason,
             impact="blocks-job" if hangs else "",
         )
     if all(record.status == "missing" for record in answers):
         return unknown(
-            f"a driver is loaded, but neither NVML nor nvidia-smi is installed to query {gpus} GPUs",
+            f"a driver is loaded, but neither NVML nor nvidia-smi is installed to query {counted(gpus, 'GPU')}",
             evidence=evidence,
             fix="install nvidia-smi (package nvidia-utils) on the node",
         )
     return failed(
         f"the driver answers for {none_of(gpus, 'GPU')}: {error}",
         found=error.why,
-        expected=f"{gpus} GPUs",
+        expected=counted(gpus, "GPU"),
         evidence=evidence,
         fix="After an upgrade, reboot to fix a driver/library mismatch; otherwise read `dmesg | grep -i nvrm`.",
     )

@@ -11,7 +11,21 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, all_of, check, counted, failed, passed, processes, skipped, unknown, warned
+from preflight.model import (
+    Finding,
+    all_of,
+    check,
+    counted,
+    each_of,
+    failed,
+    passed,
+    processes,
+    skipped,
+    some_of,
+    unknown,
+    verb,
+    warned,
+)
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
@@ -67,7 +81,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected="none before a job",
         ).with_parts(*processes(process.pid for process in gpu.processes or ()))
 
-    yield from each_gpu(node.gpu_health, judge, what="processes", good="no compute process", needs=("processes",))
+    yield from each_gpu(node.gpu_health, judge, what="processes", good="runs no compute process", needs=("processes",))
 
 
 @check(
@@ -102,7 +116,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             held[process.pid].append(gpu)
     if blind := [gpu for gpu in health.gpus if gpu.processes is None]:
         yield unknown(
-            f"processes of {counted(len(blind), 'GPU')} not reported: {blind[0].why('processes')}",
+            f"the processes of {counted(len(blind), 'GPU')} are not reported: {blind[0].why('processes')}",
             evidence=health.evidence,
         )
     elif not held:
@@ -110,11 +124,11 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif many := {pid: gpus for pid, gpus in held.items() if len(gpus) > 1}:
         holders = ", ".join(f"{pid} on GPU {'+'.join(str(gpu.index) for gpu in gpus)}" for pid, gpus in many.items())
         yield warned(
-            f"processes that use several GPUs: {len(many)} of {len(held)}",
+            f"{some_of(len(many), len(held), 'compute process')} {verb(len(many), 'uses')} several GPUs",
             found=holders, expected="one GPU each", evidence=health.evidence,
         )  # fmt: skip
     else:
-        yield passed(f"processes that use one GPU each: {len(held)}", evidence=health.evidence)
+        yield passed(f"{each_of(len(held), 'compute process')} uses one GPU", evidence=health.evidence)
 
 
 @check(
@@ -153,7 +167,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
         free_gib = (total - used - (gpu.memory_reserved_mib or 0)) / 1024
         if need.value is not None and free_gib < need.value:
             return failed(
-                f"{free_gib:.1f} GiB are free, the job needs {need.value:g}", found=f"{free_gib:.1f} GiB",
+                f"{free_gib:.1f} GiB are free, but the job needs {need.value:g} GiB", found=f"{free_gib:.1f} GiB",
                 expected=f"at least {need.value:g} GiB ({need.source})",
             ).with_parts(*processes(process.pid for process in gpu.processes or ()))  # fmt: skip
         if used * 100 >= total * PRESSURE_PCT:
@@ -167,9 +181,9 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return None
 
     needs = ("memory_total_mib", "memory_used_mib")
-    good = f"less than {PRESSURE_PCT}% of the memory in use"
+    good = f"has less than {PRESSURE_PCT}% of the memory in use"
     if need.value is not None:
-        good += f", at least {need.value:g} GiB free"
+        good += f" and at least {need.value:g} GiB free"
     yield from each_gpu(node.gpu_health, judge, what="memory use", good=good, needs=needs)
 
 
@@ -179,7 +193,8 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="GPU utilisation cannot be read, or shows load without a process",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
-    fix="If busy without a process, run `dmesg | grep -i xid`. Under MIG, read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
+    fix="For a GPU that is busy without a process, run `dmesg | grep -i xid`. Under MIG, read "
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
     action="monitor",
     answers=("FP-OBS-1",),
     unless=(no_gpu,),
@@ -202,16 +217,17 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if (gpu.utilisation_pct or 0) >= 90 and gpu.processes == () and not node.in_container:
-            return warned(f"{gpu.utilisation_pct}% busy without a process", found=gpu.utilisation_pct, expected="idle")
+            return warned(f"{gpu.utilisation_pct}% busy without a process", found=f"{gpu.utilisation_pct}%",
+                          expected="idle")  # fmt: skip
         return None
 
     health = node.gpu_health
     if cut := [gpu for gpu in health.gpus if gpu.mig and gpu.utilisation_pct is None]:
         yield warned(
             f"the driver reports no utilisation for {counted(len(cut), 'GPU')} in MIG mode",
-            found="N/A", expected="a rate per GPU", evidence=health.evidence,
+            found="N/A", expected="a percentage for each GPU", evidence=health.evidence,
         )  # fmt: skip
         return
-    rates = ", ".join(f"{gpu.utilisation_pct}%" for gpu in health.gpus)
-    needs = ("utilisation_pct",)
-    yield from each_gpu(node.gpu_health, judge, what="utilisation", good=f"utilisation reads {rates}", needs=needs)
+    rates = sorted({gpu.utilisation_pct for gpu in health.gpus if gpu.utilisation_pct is not None})
+    good = "reports a utilisation of " + " to ".join(f"{rate}%" for rate in (rates[:1] + rates[1:][-1:]))
+    yield from each_gpu(health, judge, what="utilisation", good=good, needs=("utilisation_pct",))

@@ -85,12 +85,14 @@ def judge_throttling(health: Health) -> Iterator[Finding]:
         reasons = gpu.event_reasons or 0
         for bit, (name, fix) in _slowed().items():
             if reasons & bit:
-                return failed(f"slowed down: {name}", found=f"reasons {reasons:#x}", expected="none", fix=fix)
+                return failed(f"{name} is active", found=f"reasons {reasons:#x}", expected="none", fix=fix)
         if reasons & facts.nvidia.model.SW_THERMAL:
-            return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
+            return warned("software thermal slowdown is active", found=f"reasons {reasons:#x}", expected="none")
         return None
 
-    yield from each_gpu(health, judge, what="clock event reasons", good="no slowdown", needs=("event_reasons",))
+    yield from each_gpu(
+        health, judge, what="clock event reasons", good="runs without a slowdown", needs=("event_reasons",)
+    )
 
 
 @check(
@@ -129,16 +131,18 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
         if margin <= 0:
             return failed(
                 f"{-margin} C above its slowdown temperature" if margin else "at its slowdown temperature",
-                found=margin,
+                found=f"{margin} C",
                 expected="above 0 C",
             )
         if margin <= MARGIN_LOW_C:
-            return warned(f"{margin} C left before it slows down", found=margin, expected=f"more than {MARGIN_LOW_C} C")
+            return warned(
+                f"{margin} C left before it slows down", found=f"{margin} C", expected=f"more than {MARGIN_LOW_C} C"
+            )
         return None
 
     has_margin = any(gpu.temperature_margin_c is not None for gpu in health.gpus) if health.gpus else True
     needs = ("temperature_margin_c",) if has_margin else ("temperature_c", "temperature_slowdown_c")
-    good = f"more than {MARGIN_LOW_C} C below their slowdown temperature"
+    good = f"is more than {MARGIN_LOW_C} C below the slowdown temperature"
     yield from each_gpu(health, judge, what="temperature margin", good=good, needs=needs)
 
 
@@ -181,12 +185,13 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
         limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
         if limit < default - 0.5 and (meant is None or abs(limit - meant) > 0.5):
             return warned(
-                f"power limit {limit:g} W is below its default", found=f"{limit:g} W", expected=f"{default:g} W"
+                f"power limit ({limit:g} W) is below its default", found=f"{limit:g} W", expected=f"{default:g} W"
             )
         return None
 
     needs = ("power_enforced_w", "power_default_w")
-    yield from each_gpu(health, judge, what="power limit", good="power limit not below the default", needs=needs)
+    good = "has a power limit at or above the default" + ("" if meant is None else ", or the declared one")
+    yield from each_gpu(health, judge, what="power limit", good=good, needs=needs)
 
 
 @check(
@@ -233,8 +238,8 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
         width, widest = gpu.pcie_width or 0, gpu.pcie_width_max or 0
         generation, newest = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
         if width < widest and gpu.name and any(part in gpu.name for part in SUPERCHIPS) and width == most:
-            return warned(f"PCIe link has {width} of {widest} lanes, and no GPU of the node has more: by design, or a "
-                          "fault; traffic with the processor takes NVLink-C2C", found=f"x{width}",
+            return warned(f"PCIe link has {width} of {widest} lanes, and no GPU of the node has more: by design, or "
+                          "because of a fault; traffic with the processor uses NVLink-C2C", found=f"x{width}",
                           expected=f"x{widest}, or the lanes of a healthy node of this model")  # fmt: skip
         if width < widest:
             return failed(f"PCIe link has {width} of {widest} lanes", found=f"x{width}", expected=f"x{widest}")
@@ -253,7 +258,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
     most = max((gpu.pcie_width or 0 for gpu in health.gpus), default=0)
     slower = [gpu for gpu in health.gpus if (gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0)]
     resting = sum(judge(gpu) is None for gpu in slower)
-    good = "PCIe link at full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
+    good = "has a PCIe link of full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
     yield from each_gpu(health, judge, what="PCIe link", good=good, needs=needs)
 
@@ -299,7 +304,7 @@ def judge_persistence(health: Health) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         return None if gpu.persistence else warned("persistence mode is off", found="off", expected="on")
 
-    yield from each_gpu(health, judge, what="persistence mode", good="persistence mode on", needs=("persistence",))
+    yield from each_gpu(health, judge, what="persistence mode", good="has persistence mode on", needs=("persistence",))
 
 
 @check(
@@ -343,7 +348,7 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
             return warned("MIG will be on after the next reset", found="off, pending on", expected="off")
         return None
 
-    yield from each_gpu(health, judge, what="MIG mode", good="MIG off", needs=("mig",))
+    yield from each_gpu(health, judge, what="MIG mode", good="has MIG off", needs=("mig",))
 
 
 @check(
@@ -386,7 +391,7 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
             return warned(f"compute mode is {gpu.compute_mode}", found=gpu.compute_mode, expected="Default")
         return None
 
-    yield from each_gpu(health, judge, what="compute mode", good="compute mode Default", needs=("compute_mode",))
+    yield from each_gpu(health, judge, what="compute mode", good="has compute mode Default", needs=("compute_mode",))
 
 
 @check(
@@ -435,8 +440,8 @@ def judge_recovery_action(health: Health) -> Iterator[Finding]:
             return None
         if action.startswith("unknown"):
             return unknown(f"the driver requests a recovery action that is {action}", found=action, expected="None")
-        return failed(f"the driver requests: {action}", found=action, expected="None", fix=fixes.get(action, ""),
-                      action=actions.get(action, "reset"))  # fmt: skip
+        return failed(f"the driver requests the recovery action {action}", found=action, expected="None",
+                      fix=fixes.get(action, ""), action=actions.get(action, "reset"))  # fmt: skip
 
     needs = ("recovery_action",)
-    yield from each_gpu(health, judge, what="recovery action", good="no recovery action requested", needs=needs)
+    yield from each_gpu(health, judge, what="recovery action", good="needs no recovery action", needs=needs)

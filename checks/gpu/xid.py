@@ -145,7 +145,7 @@ def _cut(log: KernelLog) -> Finding:
 
 
 def _unread(error: EvidenceError) -> Finding:
-    denied = "not permitted" in error.why or "denied" in error.why
+    denied = any(words in error.why for words in ("not permitted", "denied", "not accessible"))
     fix = (
         "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""
     )

@@ -8,7 +8,7 @@ from preflight import parsers
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 from preflight.probes.declared import checkpoints
 
 
@@ -51,7 +51,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     latest = node.parsed(key, parsers.host.checkpoint.newest)
     if latest is None:
-        yield warned(f"no checkpoint in {path.value}", subject=path.value, found="an empty directory",
+        yield warned(f"{path.value} contains no checkpoint", subject=path.value, found="an empty directory",
                      expected="a checkpoint", evidence=[key])  # fmt: skip
         return
     try:
@@ -64,7 +64,8 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"the newest checkpoint is {words}; the interval is not declared", found=words, evidence=[key],
                       fix=f"declare it in the cluster file: {interval_min.key} = 30")  # fmt: skip
     elif age_min < -1:
-        yield warned(f"the newest checkpoint is {-age_min:.0f} minutes in the future: {latest.path}", found=words,
+        yield warned(f"the newest checkpoint, {latest.path}, is dated {-age_min:.0f} minutes in the future",
+                     found=words,
                      expected="not in the future", evidence=[key],
                      fix="Compare the clocks of node and file server.")  # fmt: skip
     elif age_min > 2 * interval_min.value:
@@ -86,7 +87,8 @@ def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
     except EvidenceError:
         return ""
     hours = gpus * minutes / 60
-    return f"; a fault now loses {bound} {hours:.1f} hours of GPU time on this node ({gpus} GPUs)" if gpus else ""
+    where = f"this node ({counted(gpus, 'GPU')})"
+    return f"; a fault now loses {bound} {hours:.3g} hours of GPU time on {where}" if gpus else ""
 
 
 def _is_missing(node: NodeFacts, key: str) -> bool:

@@ -9,7 +9,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.cpu_time import STAT
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, passed, warned
+from preflight.model import Finding, check, clause, passed, warned
 from preflight.textprep.plain_text import fold_ids
 
 
@@ -60,12 +60,13 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     loaded = _loaded(node)
     full = frozenset(n for n, time in mine.items() if time.busy > 0.9 and time.kernel > 0.5 and n not in flooded)
     user = frozenset(number for number, time in mine.items() if time.busy > 0.9) - full - flooded
-    during = f"in {window.seconds:.0f} s {_traffic(node)}"
+    during = f"in {window.seconds:.0f} s {_TRAFFIC[loaded]}"
+    cpus = clause(len(mine), "CPU", "was")
     bad = [
-        (busy > 0.9, f"{len(mine)} CPUs were {100 * busy:.0f}% busy {during}", f"{100 * busy:.0f}%", "at most 90%"),
+        (busy > 0.9, f"{cpus} {100 * busy:.0f}% busy on average {during}", f"{100 * busy:.0f}%", "at most 90%"),
         (bool(flooded), f"CPU {fold_ids(flooded)} mostly handled interrupts {during}",
          f"{100 * max(time.interrupts for time in mine.values()):.0f}% of its time", "at most 80%"),
-        (bool(full) and loaded, f"CPU {fold_ids(full)} was fully busy in the kernel {during}",
+        (bool(full) and bool(loaded), f"CPU {fold_ids(full)} was busy, mostly in the kernel, {during}",
          f"{100 * max((mine[n].kernel for n in full), default=0):.0f}% of its time in the kernel", "at most 50%"),
         (stolen > 0.05, f"the hypervisor took {100 * stolen:.0f}% of the CPUs' time {during}", f"{100 * stolen:.0f}%",
          "at most 5%"),
@@ -74,19 +75,22 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if wrong:
             yield warned(message, found=found, expected=f"{expected} (judgement)", evidence=[STAT])
     if not any(wrong for wrong, *_ in bad):
-        polling = f"; CPU {fold_ids(user)} fully busy in user code" if user else ""
-        polling += f"; CPU {fold_ids(full)} fully busy in the kernel" if full else ""
-        good = passed(f"{len(mine)} CPUs were at most 90% busy {during}", found=f"{100 * busy:.0f}%{polling}",
+        polling = f"; CPU {fold_ids(user)} more than 90% busy, mostly in user code" if user else ""
+        polling += f"; CPU {fold_ids(full)} more than 90% busy, mostly in the kernel" if full else ""
+        good = passed(f"{cpus} {100 * busy:.0f}% busy on average {during}", found=f"{100 * busy:.0f}%{polling}",
                       evidence=[STAT])  # fmt: skip
         yield good if loaded else good.about()  # an idle node proves nothing about collectives
 
 
-def _loaded(node: NodeFacts) -> bool:
+_TRAFFIC = {True: "under RDMA traffic", False: "without RDMA traffic", None: "(RDMA traffic unknown)"}
+
+
+def _loaded(node: NodeFacts) -> bool | None:
+    """Return whether RDMA loads a port of the node; None if unknown."""
     try:
-        return any((port.load or 0) >= IDLE for port in node.port_growth.values())
+        loads = [port.load for port in node.port_growth.values()]
     except EvidenceError:
-        return False
-
-
-def _traffic(node: NodeFacts) -> str:
-    return "under RDMA traffic" if _loaded(node) else "without RDMA traffic"
+        return None
+    if any((load or 0) >= IDLE for load in loads):
+        return True
+    return None if all(load is None for load in loads) else False

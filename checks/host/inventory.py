@@ -56,7 +56,7 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for name in dead:
         yield warned(f"the kernel has disabled the NVMe drive {name}", subject=name, found="dead", expected="live",
                      evidence=[f"file:/sys/class/nvme/{name}/state"], action="monitor",
-                     fix="`dmesg | grep nvme`, `nvme list`; reseat or replace the drive.")  # fmt: skip
+                     fix="Run `dmesg | grep nvme` and `nvme list`; reseat or replace the drive.")  # fmt: skip
     if not open_keys:
         if not dead:
             yield passed("the cluster file declares the parts of this server; no NVMe drive is disabled",
@@ -67,7 +67,7 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield unknown(
         f"{what} these parts of the server: {', '.join(open_keys)}",
         expected=f"a table [{table}]",
-        fix=f"`preflight learn` shows the values of most nodes; add them to the cluster file: [{table}]",
+        fix=f"run `preflight learn`, which prints the values of most nodes; add them to the cluster file: [{table}]",
     )
 
 

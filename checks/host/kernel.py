@@ -12,7 +12,19 @@ from preflight.expectations import Site
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, release
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, all_of, check, counted, failed, none_of, passed, skipped, warned
+from preflight.model import (
+    Finding,
+    Status,
+    all_of,
+    check,
+    failed,
+    none_of,
+    passed,
+    skipped,
+    some_of,
+    verb,
+    warned,
+)
 from preflight.parsers.host.boot_options import Option
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
@@ -46,7 +58,8 @@ def no_module_needed(node: NodeFacts, site: Site) -> Finding | None:
     """Skip hardware that needs no module."""
     if _wanted(node, site):
         return None
-    return skipped("no NVIDIA NIC and no EFA on the PCI bus, and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
+    return skipped("the PCI bus has no NIC that needs a module, and no GPU driver is loaded",
+                   evidence=[PCI_BUS, MODULES])  # fmt: skip
 
 
 def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
@@ -71,7 +84,7 @@ def _wanted(node: NodeFacts, site: Site) -> list[Needed]:
         ("kernel.modules", "node", "ib_uverbs", "rdma_ucm"),
     ),
     source="https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules",
-    fix="`modprobe NAME`, then list it in /etc/modules-load.d to load it at boot.",
+    fix="Run `modprobe NAME`, and list the module in /etc/modules-load.d to load it at boot.",
     action="fix-site",
     answers=("PA-13", "NT-PIT-3"),
     unless=(no_module_needed,),
@@ -106,7 +119,8 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
     if len(missing) < len(wanted):
         there = ", ".join(needed.name for needed in wanted if needed not in missing)
-        yield passed(f"{len(wanted) - len(missing)} of {len(wanted)} needed modules are loaded", found=there,
+        loaded = len(wanted) - len(missing)
+        yield passed(f"{some_of(loaded, len(wanted), 'needed module')} {verb(loaded, 'is')} loaded", found=there,
                      evidence=[MODULES])  # fmt: skip
 
 
@@ -148,7 +162,7 @@ HINDRANCES = (
     fault="A boot option limits the hardware",
     impact="slows-job",
     source=PARAMETERS,
-    fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
+    fix="Remove the option from /etc/default/grub, run `update-grub`, and reboot when the node is drained.",
     action="fix-site",
 )
 def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -180,7 +194,8 @@ def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
     """Skip a node without cpufreq in /sys."""
     if node.evidence.exists(f"dir:{CPUFREQ}") or not node.numa_nodes:
         return None
-    return skipped("the kernel has no cpufreq: a virtual machine, or firmware control", evidence=[f"dir:{CPUFREQ}"])
+    return skipped("the kernel has no cpufreq: the hypervisor or the firmware controls the CPU frequency",
+                   evidence=[f"dir:{CPUFREQ}"])  # fmt: skip
 
 
 @check(
@@ -189,7 +204,7 @@ def no_cpufreq(node: NodeFacts, site: Site) -> Finding | None:
     fault="The CPUs do not run with the performance governor",
     impact="slows-job",
     source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
-    fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
+    fix="Run `cpupower frequency-set -g performance`, or use the tuned profile throughput-performance.",
     action="fix-site",
     unless=(no_cpufreq,),
 )
@@ -213,13 +228,15 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif not governors:
         raise EvidenceError(f"file:{CPUFREQ}/policy*0/scaling_governor", "no policy was recorded")
     elif set(governors) == {"performance"}:
-        yield passed(f"governor performance on {all_of(len(keys), 'readable CPU')}", found="performance",
-                     evidence=keys[:1])  # fmt: skip
+        yield passed(f"{all_of(len(keys), 'sampled CPU')} {verb(len(keys), 'has')} the governor performance",
+                     found="performance", evidence=keys[:1])  # fmt: skip
     else:
-        odd = ", ".join(f"{name} ({number})" for name, number in governors.items() if name != "performance")
+        odd = {name: number for name, number in governors.items() if name != "performance"}
+        number = sum(odd.values())
         yield warned(
-            f"CPU governor of {counted(len(keys), 'readable CPU')}: {odd}, expected performance",
-            found=odd,
+            f"{some_of(number, len(keys), 'sampled CPU')} {verb(number, 'has')} the governor {' or '.join(odd)}, "
+            "expected performance",
+            found=", ".join(f"{name} ({number})" for name, number in odd.items()),
             expected="performance",
             evidence=keys[:3],
         )

@@ -119,14 +119,14 @@ def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> It
         yield warned(
             f"one message floods the kernel log: {storm.lines} of {storm.of_lines} lines are {storm.text[:99]!r}",
             found=storm.text[:200], expected="a log that is short enough to read", evidence=evidence,
-            quote=storm.text[:300], fix="Find the source of the message: it displaces all others from the log.",
+            quote=storm.text[:300], fix="Find the source of the message: it displaces other messages from the log.",
         )  # fmt: skip
     until = log.ago(log.lines[-1].at_s)
     since = f", from {until} on" if until else ""
     finding = unknown(
-        f"the newer part of the kernel log is missing{since} (the record {log.cut}); "
+        f"the newer part of the kernel log is missing{since}, because the record {log.cut}; "
         f"the part that was read contains {rest}",
-        evidence=evidence, fix="Read the rest: `dmesg -T | tail -n 1000`.",
+        evidence=evidence, fix="Read the missing part: `dmesg -T | tail -n 1000`.",
     )  # fmt: skip
     yield replace(finding, excused="the part that was read already has a fault") if judged_bad else finding
 
@@ -202,11 +202,12 @@ def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
 
 def _unread(node: NodeFacts, error: EvidenceError) -> Finding:
     """Return the finding for an unreadable log; on nodes with GPUs, it is gating."""
-    denied = "not permitted" in error.why or "denied" in error.why
+    denied = any(words in error.why for words in ("not permitted", "denied", "not accessible"))
     fix = (
         "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""
     )
     if not node.gpus_on_bus and not node.rdma_nics_on_bus and not node.rdma_devices:
-        return skipped(f"no GPU, no RDMA NIC, and the kernel log could not be read: {error}", evidence=[error.key])
+        return skipped(f"the node has neither a GPU nor an RDMA NIC, and the kernel log could not be read: {error}",
+                       evidence=[error.key])  # fmt: skip
     finding = unknown(f"the kernel log could not be read: {error}", evidence=[error.key], fix=fix)
     return finding if node.gpus_on_bus else replace(finding, excused="a node without GPUs")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.host import kernel_devices, kernel_links, kernel_storage
 from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
-from preflight.model import Status, processes
+from preflight.model import Status, processes, times
 from preflight.parsers.host.kernel_events import KernelEvent, of_container, reports_memory
 
 #: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applied to the
@@ -88,7 +88,7 @@ Kinds = Mapping[str, Sequence[KernelEvent]]
 
 
 def _panics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
-    for kind, words in (("panic", "kernel panic"), ("oops", "a fault in the kernel itself (oops)")):
+    for kind, words in (("panic", "kernel panic"), ("oops", "the kernel had a fault (oops)")):
         if matches := kinds.get(kind):
             what = matches[0].detail or matches[0].text
             yield Problem(
@@ -123,10 +123,10 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
                       "machine-check", storms, _REPLACE_CPU)  # fmt: skip
     vague = tuple(event for event in matches if event.severity == "note" and "events logged" in event.text)
     if len(vague) >= CORRECTED_PER_DAY:
-        yield Problem(Status.WARN, f"machine checks were logged {len(vague)} times{window.span(vague)}", "",
+        yield Problem(Status.WARN, f"machine checks were logged {times(len(vague))}{window.span(vague)}", "",
                       "machine-check", vague, _REPLACE_CPU)  # fmt: skip
     elif vague and not bad:
-        yield f"{count(vague, 'note')} of machine checks without a severity"
+        yield f"machine checks were logged {times(len(vague))} without a severity"
     if earlier := tuple(kinds.get("previous-boot", ())):
         yield Problem(Status.WARN, "the firmware recorded a hardware error of the previous boot", "",
                       "previous-boot", earlier, _REPLACE_CPU)  # fmt: skip
@@ -194,7 +194,7 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         corrected = [*counted([event for event in corrected if event.detail != _SUPPRESSED]), *unseen]
         if fatal:
             contained = any(event.detail == "containment event" for event in fatal)
-            words = "fatal PCIe error" if not contained else "the PCIe port contained a fatal error (DPC)"
+            words = "a fatal PCIe error" if not contained else "the PCIe port contained a fatal error (DPC)"
             yield Problem(Status.FAIL, f"{words}{where}", device, "pcie-aer", fatal, _RESEAT)
         if severe and not fatal:
             yield Problem(Status.WARN, f"{count(counted(severe), 'uncorrected, non-fatal PCIe error')}{where}", device,
@@ -279,13 +279,15 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 _NICS = (
-    ("nic-firmware", Status.FAIL, "the firmware of {} stopped", "Read `devlink health show`; reboot, and update it."),
-    ("nic-health", Status.WARN, "the firmware of {} reports a fault", "Read `devlink health show`; update it."),
+    ("nic-firmware", Status.FAIL, "the firmware of {} stopped",
+     "Run `devlink health show`; reboot, and update the firmware."),
+    ("nic-health", Status.WARN, "the firmware of {} reports a fault",
+     "Run `devlink health show`; update the firmware."),
     ("nic-timeout", Status.WARN, "a queue or command of {} timed out",
      "Read `devlink health show`; reset the NIC or reboot."),
     ("module-hot", Status.WARN, "{} or its module is too hot",
      "Check the airflow; `mlxlink -m` shows its temperature."),
-    ("module-error", Status.WARN, "cable or module of {} is faulty",
+    ("module-error", Status.WARN, "the cable or module of {} is faulty",
      "Reseat the module; replace it if the message returns."),
 )  # fmt: skip
 
@@ -344,7 +346,8 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             () if any(map(of_container, matches)) else processes(event.detail for event in node if event.device),
         )
     if jobs := [event for event in matches if event.severity == "note" and event.device]:
-        yield f"{count(jobs, 'process')} killed at the memory limit of its own job ({listed(e.device for e in jobs)})"
+        were = "was" if len(jobs) == 1 else "were"
+        yield f"{count(jobs, 'process')} {were} killed at a job's memory limit ({listed(e.device for e in jobs)})"
 
 
 def most_within(events: Sequence[KernelEvent], seconds: float) -> int:

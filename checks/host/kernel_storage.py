@@ -38,7 +38,8 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             yield words
     for device, events in devices_of(kinds.get("fs-error-recorded", ())):
         yield Problem(Status.WARN, f"the file system on {device} has errors that were recorded earlier", device,
-                      "fs-error-recorded", events, f"Unmount it and check it: `e2fsck -f /dev/{device}`.")  # fmt: skip
+                      "fs-error-recorded", events,
+                      f"Unmount the file system and check it: `e2fsck -f /dev/{device}`.")  # fmt: skip
     yield from _servers(kinds, window)
 
 

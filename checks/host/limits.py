@@ -35,7 +35,7 @@ def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
     absent = no_rdma(node, site)
     if absent is None or absent.status is not Status.SKIP:
         return None
-    return skipped(f"without an RDMA device no memory is pinned: {absent.message}", evidence=absent.evidence)
+    return skipped(f"without an RDMA device, no memory is pinned: {absent.message}", evidence=absent.evidence)
 
 
 @check(
@@ -71,21 +71,22 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if math.isinf(limit):
         yield passed("locked memory is unlimited", found="unlimited", evidence=[LIMITS])
     elif _cap_ipc_lock(node):
-        yield passed(f"locked memory is limited to {size}, lifted by CAP_IPC_LOCK", evidence=[LIMITS, STATUS])
+        yield passed(f"CAP_IPC_LOCK lifts the limit of locked memory ({size})", evidence=[LIMITS, STATUS])
     elif floor is not None and limit >= floor * GIB:
         yield passed(
             f"locked memory is limited to {size}, expected at least {floor:g} GiB", found=size, evidence=[LIMITS]
         )
     elif floor is not None or limit < GIB:
         yield failed(
-            f"locked memory is limited to {size}, expected {f'{floor:g} GiB' if floor else 'unlimited'}",
+            f"locked memory is limited to {size}, expected {f'at least {floor:g} GiB' if floor else 'unlimited'}",
             found=size,
             expected=f"at least {floor:g} GiB" if floor else "unlimited",
             evidence=[LIMITS],
             fix=_IN_A_POD if node.in_container else "",
         )
     else:
-        yield warned(f"locked memory is limited to {size}", found=size, expected="unlimited", evidence=[LIMITS])
+        yield warned(f"locked memory is limited to {size}, expected unlimited", found=size, expected="unlimited",
+                     evidence=[LIMITS])  # fmt: skip
 
 
 _IN_A_POD = "Add the capability IPC_LOCK to the container's securityContext, or raise LimitMEMLOCK of its runtime."
@@ -105,7 +106,8 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
     impact="blocks-job",
     explains=IN_LOGS,
     source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
-    fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
+    fix="In Kubernetes, mount an emptyDir with medium Memory at /dev/shm; in Docker, use --shm-size=8g; on a host, run "
+    "`mount -o remount,size=50% /dev/shm`.",
     action="fix-site",
 )
 def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -131,7 +133,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     several = len(node.gpus_on_bus) > 1
     details: dict[str, Any] = {"found": shown, "expected": "at least 8 GiB", "evidence": [SHM]}
     if node.in_container:
-        details["fix"] = "Mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size=8g; bubblewrap: --tmpfs."
+        details["fix"] = "Mount an emptyDir with medium Memory at /dev/shm; in Docker, use --shm-size=8g."
     if size >= 8:
         yield passed(f"/dev/shm has {shown}", found=shown, evidence=[SHM])
     elif size < 1 and several:
@@ -176,14 +178,14 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      expected="32768 60999", evidence=[PORT_RANGE])  # fmt: skip
     elif ranks and number < ranks:
         details["evidence"] = [PORT_RANGE, PROCESS]
-        yield failed(f"{number} ephemeral ports ({first} to {last}) for a job of {ranks} ranks",
+        yield failed(f"a job of {ranks} ranks has only {number} ephemeral ports ({first} to {last})",
                      expected=f"at least {ranks}", **details)  # fmt: skip
     elif floor.value is not None:
         yield compare(number, floor, what="ephemeral ports", at_least=True, evidence=[PORT_RANGE])
     elif number >= 10_000:
-        yield passed(f"{number} ephemeral ports ({first} to {last})", **details)
+        yield passed(f"the ephemeral port range has {number} ports ({first} to {last})", **details)
     else:
-        yield warned(f"{number} ephemeral ports ({first} to {last}), expected at least 10000",
+        yield warned(f"the ephemeral port range has {number} ports ({first} to {last}), expected at least 10000",
                      expected="at least 10000", **details)  # fmt: skip
 
 
@@ -194,7 +196,7 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="The limit of open files is too low",
     impact="blocks-job",
     source="getrlimit(2), RLIMIT_NOFILE; 65,536 is a common floor of operators, 1,048,576 usual for large jobs",
-    fix="Set LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
+    fix="Set LimitNOFILE=1048576 for slurmd, containerd and sshd, and `* - nofile 1048576` in limits.d.",
     action="fix-site",
 )
 def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -214,9 +216,9 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     limit = node.parsed(LIMITS, open_files)
     if limit >= 65_536:
         shown = "unlimited" if limit == math.inf else f"{limit:.0f}"
-        yield passed(f"{shown} open files are allowed", found=shown, evidence=[LIMITS])
+        yield passed(f"the limit of open files is {shown}", found=shown, evidence=[LIMITS])
     else:
-        yield warned(f"{limit:.0f} open files are allowed, expected at least 65536", found=f"{limit:.0f}",
+        yield warned(f"the limit of open files is {limit:.0f}, expected at least 65536", found=f"{limit:.0f}",
                      expected="at least 65536", evidence=[LIMITS])  # fmt: skip
 
 

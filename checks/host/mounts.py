@@ -35,8 +35,8 @@ _REFUSED = re.compile(r"Permission denied|Operation not permitted")
     fault="A declared file system is not mounted, not writable or has no free space",
     impact="blocks-job",
     source='the cluster file: [class.NAME.host.mounts."/PLACE"]; proc_pid_mountinfo(5), df(1)',
-    fix="`findmnt PLACE`, `dmesg | grep -i 'read-only'`, `df -h PLACE`, `df -i PLACE`; mount it or free space, "
-    "or correct the cluster file.",
+    fix="Run `findmnt PLACE`, `dmesg | grep -i read-only`, `df -h PLACE` and `df -i PLACE`; mount the file system or "
+    "free space, or correct the cluster file.",
     unless=(no_mount_declared,),
     action="fix-site",
 )
@@ -77,7 +77,8 @@ def _of_place(
         mount = None
         if room is None and trouble is None:
             yield unknown(f"{place} waits for the automounter and was not checked", subject=place, found="autofs",
-                          expected=f"mounted ({source})", evidence=[MOUNTS])  # fmt: skip
+                          expected=f"mounted ({source})", evidence=[MOUNTS],
+                          fix=f"mount it (`ls {shlex.quote(place)}`), then check again")  # fmt: skip
             return
     if trouble is not None and (mount is not None or here or trouble.status.value == "unknown"):
         yield trouble
@@ -142,8 +143,11 @@ def _refused(record: Record, place: str, of: str, expected: str, key: str) -> Fi
     if words.endswith("No such file or directory"):
         return failed(f"{place} is not mounted: the directory does not exist", subject=place, found="no such directory",
                       expected=expected, evidence=[key])  # fmt: skip
-    report = unknown if not lines or _REFUSED.search(words) or "option" in words else failed
-    return report(
+    if not lines or _REFUSED.search(words) or "option" in words:
+        return unknown(
+            f"{place}{of} could not be examined: {words}", subject=place, found=words, expected=expected, evidence=[key]
+        )
+    return failed(
         f"{place}{of} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key]
     )
 
@@ -158,13 +162,14 @@ def _writable(node: NodeFacts, place: str, wanted: bool, mount: MountEntry | Non
     lines = _of_kernel(node, mount)
     if mount.read_only == wanted:
         mode = "read-write" if wanted is False else "read-only"
-        why = f"; the kernel's log: {lines[-1]}" if lines and wanted else ""
+        why = f"; the kernel log shows: {lines[-1]}" if lines and wanted else ""
         yield failed(f"{place} is mounted {mode}{why}", subject=place, found=f"{mode} ({mount.source})",
                      expected=expected, evidence=[MOUNTS, *([DMESG] if why else [])])  # fmt: skip
     elif lines and wanted:
-        yield warned(f"{place} is mounted read-write, and the kernel log has an error for it: {lines[-1]}",
+        yield warned(f"{place} is mounted read-write, but the kernel log has an error of its file system: {lines[-1]}",
                      subject=place, found=lines[-1], expected=expected, evidence=[MOUNTS, DMESG],
-                     fix="Read `dmesg`; repair it with a file system check (`fsck`, `xfs_repair`).")  # fmt: skip
+                     fix="Read `dmesg`; drain the node, unmount the file system, and check it (`fsck`, "
+                     "`xfs_repair`).")  # fmt: skip
 
 
 def _of_kernel(node: NodeFacts, mount: MountEntry) -> list[str]:
@@ -258,12 +263,13 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
             wrong += 1
             yield warned(f"{row.place} ({row.kind}, {size_text(row.size_bytes)}) is full", subject=row.place,
                          found=f"{row.free_bytes} bytes free", expected="space for users", evidence=[DISK_SPACE],
-                         fix=f"Find what fills it: `du -x --max-depth=1 {shlex.quote(row.place)}`.")  # fmt: skip
+                         fix=f"Find what fills the disk: `du -x --max-depth=1 {shlex.quote(row.place)}`.")  # fmt: skip
         elif row.inodes and row.free_inodes == 0:
             wrong += 1
             yield warned(f"{row.place} ({row.kind}) has no free inode", subject=row.place,
                          found=f"0 of {row.inodes} inodes", expected="inodes for users", evidence=[DISK_SPACE],
-                         fix=f"Find its files: `du -x --inodes --max-depth=1 {shlex.quote(row.place)}`.")  # fmt: skip
+                         fix="Find where the files are: "
+                         f"`du -x --inodes --max-depth=1 {shlex.quote(row.place)}`.")  # fmt: skip
     if not wrong:
         intended = sorted(
             place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only

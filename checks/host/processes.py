@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.applicability import nothing_forbidden
-from preflight.evidence.document import EvidenceError
+from preflight.evidence.document import EvidenceError, with_subject
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, passed, unknown, warned
 from preflight.parsers.host.processes import PROCESSES, ProcessEntry, parse
 
 #: Maximum number of processes in a finding.
@@ -21,7 +21,7 @@ _LISTED = 8
     fault="A process runs that the cluster file forbids",
     impact="slows-job",
     source="the cluster file: class.NAME.host.forbidden_processes and forbidden_users; ps(1)",
-    fix="`ps -o pid,ppid,user,lstart,args -p PID`; end it, and find out who started it.",
+    fix="Run `ps -o pid,ppid,user,lstart,args -p PID`; end the process, and find out who started it.",
     unless=(nothing_forbidden,),
     action="fix-site",
 )
@@ -42,7 +42,7 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
     host = site.members.host
     processes = node.parsed(PROCESSES, parse)
     if not any(process.pid == 1 for process in processes):
-        yield unknown("process 1 is not visible: other users' processes are hidden (hidepid)",
+        yield unknown("other users' processes are hidden (hidepid): process 1 is not visible",
                       expected="a list of all processes", evidence=[PROCESSES],
                       fix="collect as root, or as a member of the group that /proc is mounted with")  # fmt: skip
         return
@@ -53,8 +53,9 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
             running = [process for process in processes if not process.zombie and _is(process, name, key)]
             if running:
                 wrong = True
-                shown = f"{name} is running" if key == "forbidden_processes" else f"user {name} has processes"
-                yield failed(f"{shown}: {_shown(running)}", subject=name, found=counted(len(running), "process"),
+                shown = f"{name} runs as" if key == "forbidden_processes" else f"user {name} runs"
+                yield failed(f"{shown} {'processes' if running[1:] else 'process'} {_shown(running)}", subject=name,
+                             found=counted(len(running), "process"),
                              expected=f"none ({expected.source})", evidence=[PROCESSES])  # fmt: skip
     if not wrong:
         yield passed("no process is running that the cluster file forbids", evidence=[PROCESSES])
@@ -77,7 +78,8 @@ def _shown(processes: Sequence[ProcessEntry]) -> str:
     fault="A process stays a zombie",
     impact="drifts",
     source="ps(1), proc_pid_stat(5): state Z",
-    fix="`ps -o pid,ppid,user,args -p PARENT`; end a parent that does not wait for its children; init then reaps them.",
+    fix="Run `ps -o pid,ppid,user,args -p PARENT`; end a parent that does not wait for its children: init then reaps "
+    "them.",
     gating=False,
     window=True,
 )
@@ -98,9 +100,10 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     first = node.evidence.complete_record(PROCESSES)
     node.evidence.text(PROCESSES)
     if first.again is None:
-        raise EvidenceError(PROCESSES, "was read once")
+        raise EvidenceError(PROCESSES, "was read once; zombies need a second reading (--window 60)")
     if not first.again.ok or first.again.rc:
-        raise EvidenceError(PROCESSES, f"second reading: {first.again.describe() or f'exit status {first.again.rc}'}")
+        why = first.again.describe() or f"ended with exit status {first.again.rc}"
+        raise EvidenceError(PROCESSES, with_subject("the second reading", why))
     try:
         then = {(process.pid, process.parent) for process in parse(first.out) if process.zombie}
         lasting = [
@@ -116,6 +119,6 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     )
     more = f" and {len(lasting) - _LISTED} more" if len(lasting) > _LISTED else ""
     parents = sorted({process.parent for process in lasting})
-    yield warned(f"{len(lasting)} zombie{'s' if len(lasting) > 1 else ''}: {listed}{more}",
+    yield warned(f"{clause(len(lasting), 'zombie', 'remains')}: {listed}{more}",
                  subject=f"parent {parents[0]}" if len(parents) == 1 else "", found=len(lasting), expected="none",
                  evidence=[PROCESSES])  # fmt: skip

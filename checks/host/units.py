@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from preflight.checks.applicability import no_service_declared, no_systemd
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, verb, warned
 from preflight.parsers.host.services import FAILED, Service, parse, parse_units, state_in_words
 from preflight.probes.declared import unit_name, units
 
@@ -32,7 +32,7 @@ _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
     fault="A declared service is not active",
     impact="blocks-job",
     source="the cluster file: class.NAME.host.services; systemctl(1)",
-    fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; start it, or correct the cluster file.",
+    fix="Run `systemctl status UNIT` and `journalctl -u UNIT -b`; start the unit, or correct the cluster file.",
     unless=(no_service_declared,),
     action="fix-site",
 )
@@ -63,13 +63,14 @@ def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         yield _not_active(name, unit, f"active ({expected.source})", key)
     if right:
-        yield passed(f"active, as declared in the cluster file: {', '.join(right)}", found=counted(len(right), "unit"),
+        yield passed(f"{' and '.join(right)} {verb(len(right), 'is')} active, as the cluster file declares",
+                     found=counted(len(right), "unit"),
                      evidence=[key])  # fmt: skip
 
 
 def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Finding:
     if unit is None:
-        return unknown(f"{name}: systemctl does not show it", subject=name, expected=expected, evidence=[key])
+        return unknown(f"systemctl does not show {name}", subject=name, expected=expected, evidence=[key])
     state = f"{unit.active} ({unit.sub})" if unit.sub else unit.active
     if not unit.known:
         return failed(f"{name} is not installed", subject=name, found=unit.load, expected=expected, evidence=[key])
@@ -77,7 +78,7 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
         return unknown(f"{name} is {state}: neither active nor failed", subject=name, found=state, expected=expected,
                        evidence=[key], fix=f"wait, then check again: `systemctl status {name}`")  # fmt: skip
     return failed(
-        f"{name} {state_in_words(unit.active, unit.sub)}, not active",
+        f"{name} {state_in_words(unit.active, unit.sub)}{'' if unit.active == 'failed' else ', not active'}",
         subject=name,
         found=state,
         expected=expected,
@@ -92,8 +93,8 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
     impact="drifts",
     explains=(("gpu.persistence", "node", "nvidia-persistenced*"),),
     source="systemctl(1): list-units --state=failed",
-    fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; repair or disable it, then `systemctl reset-failed "
-    "UNIT`. Declare the required units (class.NAME.host.services) and those that may fail (class.NAME.host.may_fail).",
+    fix="Run `systemctl status UNIT`; repair or disable the unit, then run `systemctl reset-failed UNIT`. Declare the "
+    "required units (class.NAME.host.services) and those that may fail (class.NAME.host.may_fail).",
     gating=False,
     unless=(no_systemd,),
     action="fix-site",
@@ -128,8 +129,9 @@ def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if others:
         more = f" and {len(others) - 12} more" if len(others) > 12 else ""
         yield unknown(f"it is not declared whether jobs need these failed units: {', '.join(others[:12])}{more}",
-                      found=f"{len(others)} failed units", expected="none, or units that may fail", evidence=[FAILED],
-                      fix=f"`systemctl status`; declare it: {site.host('services').key}, "
+                      found=counted(len(others), "failed unit"), expected="none, or units that may fail",
+                      evidence=[FAILED],
+                      fix=f"run `systemctl status UNIT`, and declare the unit under {site.host('services').key} or "
                       f"{site.host('may_fail').key}")  # fmt: skip
     if not failures:
         excused = " except the declared ones" if declared else ""

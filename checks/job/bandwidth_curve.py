@@ -95,7 +95,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
     odd, floor = parsers.nccl_tests.curve.spikes(points), parsers.nccl_tests.curve.floor_us(points)
     if len(odd) >= 3:
         yield warned(
-            f"{name}: {len(odd)} small messages take more than three times as long as the rest: "
+            f"{name}: {len(odd)} small messages take more than three times as long as other small messages: "
             f"{', '.join(f'{size_of(p.bytes)} {p.time_us:g} us' for p in odd[:3])}",
             subject=name,
             evidence=[key],
@@ -112,13 +112,15 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
         )
     if found or len(odd) >= 3 or (floor is not None and floor > SLOW_FLOOR_US):
         return
-    floor_text = f"floor {floor:.1f} us, " if floor is not None else ""
+    floor_text = f"a floor of {floor:.1f} us and " if floor is not None else ""
     if (more := parsers.nccl_tests.curve.rises(points)) is None or more > 0.10:
         end = f"still rises by {more:.0%} for the last doubling" if more is not None else "has too few sizes"
-        message = f"{name}: {floor_text}no dip, but the curve ends at {size_of(points[-1].bytes)} and {end}"
+        message = f"{name}: the curve has {floor_text}no dip, but ends at {size_of(points[-1].bytes)} and {end}"
         yield unknown(message, subject=name, evidence=[key], fix="run again with larger messages: -e 16G")
         return
-    message = f"{name}: {floor_text}no dip, plateau at {points[-1].busbw:g} GB/s over {len(points)} sizes"
+    message = (
+        f"{name}: the curve of {len(points)} sizes has {floor_text}no dip, and a plateau at {points[-1].busbw:g} GB/s"
+    )
     yield passed(message, subject=name, found=f"{points[-1].busbw:g} GB/s", evidence=[key])
 
 
@@ -143,7 +145,8 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     if share < AS_BEFORE:
         grade = failed if share < FAR_BELOW else warned
         return grade(
-            f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.0%} of the {old.busbw:g} GB/s of {source}",
+            f"{name}: busbw at {size_of(new.bytes)} is {new.busbw:g} GB/s, {share:.0%} of the {old.busbw:g} GB/s of "
+            f"{source}",
             subject=name,
             found=f"{new.busbw:g} GB/s",
             expected=f"at least {AS_BEFORE:.0%} of {old.busbw:g} GB/s",
@@ -158,7 +161,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
             expected=f"at most {LATER:g} x {then:.1f} us",
             evidence=[key],
         )
-    message = f"{name}: at least {share:.0%} of {source} at each of {len(large)} sizes"
+    message = f"{name}: busbw is at least {share:.0%} of that of {source} at each of {len(large)} sizes"
     return passed(message, subject=name, found=f"{share:.0%}", evidence=[key])
 
 
@@ -201,7 +204,7 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
         points = parsers.nccl_tests.curve.curve(report.rows)
         if report.collective and report.status == "failed":
             why = report.failures[0].text[:120] if report.failures else so_far(report)
-            broken[report.collective] = f"{name}: its run stopped with an error: {why}"
+            broken[report.collective] = f"{name}: the run stopped with an error: {why}"
         if report.collective and report.complete and points and report.copies == 1 and report.nranks != 1:
             known = best.get(report.collective)
             if known is None or _reach(report, points[-1]) >= _reach(known[3], known[2]):
@@ -215,10 +218,10 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             continue
         if wanted not in best:
             advice = f"run `{wanted}_perf` too, to the same size as the other collectives"
-            yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=advice).about(*items)
+            yield unknown(f"{wanted} was not measured", evidence=list(run.nccl_tests), fix=advice).about(*items)
             continue
         key, name, point, report = best[wanted]
-        time = f"{point.time_us:g} us for {size_of(point.bytes)}"
+        time = f"{size_of(point.bytes)} take {point.time_us:g} us"
         at: dict[str, Any] = {"subject": name, "found": f"{point.time_us:g} us", "evidence": [key]}
         if why := short(report, site):
             yield unknown(f"{name}: {time}; {why}", fix=DECLARE, **at).about(*items)
@@ -239,5 +242,6 @@ def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
         f"{where}: {', '.join(names)}" for where, names in (("within a node", inside), ("across nodes", above)) if names
     ]
     if lacks:
-        return unknown(f"not measured {'; '.join(lacks)}", evidence=keys, fix="run each on one node and on several")
+        return unknown(f"these collectives were not measured {'; '.join(lacks)}", evidence=keys,
+                       fix="run each collective on one node and on several nodes")  # fmt: skip
     return passed("all four collectives were measured within a node and across nodes", evidence=keys)

@@ -8,7 +8,7 @@ from preflight.checks.job.benchmark_scale import DECLARE, short
 from preflight.checks.job.nccl_tests import no_report, reports
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, passed, unknown, verb, warned
 
 
 @check(
@@ -48,8 +48,8 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     needed += ["alltoall"] * (model.experts is not None) + ["all_reduce"] * ((model.tensor_ways or 1) > 1)
     if not needed:
         yield unknown("the collectives that the job uses are not declared", evidence=keys,
-                      fix="declare it in the cluster file: [class.NAME.model] sharding, experts, "
-                          "tensor_ways")  # fmt: skip
+                      fix="declare the model in the cluster file: sharding, experts and tensor_ways in "
+                          "[class.NAME.model]")  # fmt: skip
         return
     measured = {
         report.collective: short(report, site)
@@ -57,13 +57,14 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
         if report.collective and report.complete and report.rows and report.status != "failed"
     }
     lacks = [one for one in dict.fromkeys(needed) if one not in measured]
-    small = [f"{one} {measured[one]}" for one in dict.fromkeys(needed) if measured.get(one)]
+    small = [f"{one}: {measured[one]}" for one in dict.fromkeys(needed) if measured.get(one)]
     found = ", ".join(sorted(measured)) or "none"
-    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; fully measured: {found}"
+    lead = f"the job uses {' and '.join(dict.fromkeys(needed))}"
     if lacks:
-        yield warned(f"{lead}; not measured: {', '.join(lacks)}", found=found,
+        yield warned(f"{lead}, but {' and '.join(lacks)} {verb(len(lacks), 'was')} not measured", found=found,
                      expected=", ".join(dict.fromkeys(needed)), evidence=keys)  # fmt: skip
     elif small:
-        yield unknown(f"{lead}; {'; '.join(small)}", found=found, evidence=keys, fix=DECLARE)
+        yield unknown(f"{lead}, but the runs are smaller than the job: {'; '.join(small)}", found=found, evidence=keys,
+                      fix=DECLARE)  # fmt: skip
     else:
-        yield passed(lead, found=found, evidence=keys)
+        yield passed(f"{lead}, which {verb(len(set(needed)), 'was')} measured", found=found, evidence=keys)

@@ -10,7 +10,7 @@ from preflight.facts.benchmark_metadata import NEEDED, ambiguous, record
 from preflight.facts.job import RunFacts
 from preflight.facts.node import TOPO
 from preflight.facts.versions import LIBRARIES
-from preflight.model import Finding, check, counted, passed, unknown, warned
+from preflight.model import Finding, check, counted, none_of, passed, some_of, unknown, verb, warned
 
 _HAND_OVER = "Pass the evidence of its nodes as well: `preflight check --hosts NODES --log FILE --json report.json`."
 
@@ -56,13 +56,14 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
             )
             continue
         if len(nodes) < len(hosts):
-            message = f"the record is incomplete: evidence of {len(nodes)} of {len(hosts)} hosts is available"
+            of = some_of(len(nodes), len(hosts), "host") if nodes else none_of(len(hosts), "host")
+            message = f"the record is incomplete: evidence of {of} is available"
             yield unknown(message, subject=name, evidence=[key], fix=_HAND_OVER)
             continue
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):
             yield unknown(
-                f"these are not known for all of its nodes: {', '.join(missing)}",
+                f"the record is incomplete: {', '.join(missing)} {verb(len(missing), 'is')} not known for each node",
                 subject=name,
                 evidence=[key, TOPO],
                 fix=_HAND_OVER,
@@ -72,9 +73,10 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
         if report.nccl_version is not None:
             several.pop("NCCL", None)
         for name, versions in several.items():
-            yield warned(f"{name} is present in several versions; the log does not show which was loaded: {versions}",
+            yield warned(f"{name} is installed in several versions ({versions}), and the log does not show which of "
+                         "them was loaded",
                          subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
         if not several:
             setup = "; ".join(f"{name} {value}" for name, value in records[0].items())
-            where = f"measured over {over(report)}, recorded with the setup of {counted(len(nodes), 'node')}"
+            where = f"the run over {over(report)} is recorded with the setup of {counted(len(nodes), 'node')}"
             yield passed(f"{where}: {setup}", subject=name, evidence=[key])

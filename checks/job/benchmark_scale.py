@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.job.nccl_tests import GIB, MIB, over, size_of
 from preflight.expectations import Site
+from preflight.model import counted
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.text import Report
 
-DECLARE = "declare the job in the cluster file: [class.NAME.model] gpus = ..., then run nccl-tests over that many"
+DECLARE = "declare the job in the cluster file ([class.NAME.model] gpus = ...), then run nccl-tests over as many GPUs"
 
 #: The four collectives of training.
 ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
@@ -34,18 +35,18 @@ def short(report: Report, site: Site) -> str:
     """Return why a complete run does not cover the job; empty if it does."""
     scale = wanted(site)
     if report.groups > 1:
-        return f"measured over {over(report)}, in {report.groups} separate communicators: none spans all of them"
+        return f"measured over {over(report)}, in {report.groups} separate communicators, none of which spans all GPUs"
     if report.nranks is None:
         return "the log does not state the number of GPUs"
     if scale is None:
         return f"measured over {over(report)}; the job's number of GPUs is not declared"
     if report.nranks < scale[0]:
-        return f"measured over {over(report)}; the job runs over {scale[0]} ({scale[1]})"
+        return f"measured over {over(report)}; the job runs over {counted(scale[0], 'GPU')} ({scale[1]})"
     least = GIB if (report.nnodes or 1) > 1 else 256 * MIB
     largest = max((row.bytes for row in report.rows), default=0)
     if largest >= least:
         return ""
-    return f"measured over {over(report)}; largest message {size_of(largest)}, less than {size_of(least)}"
+    return f"measured over {over(report)}, with messages up to {size_of(largest)}, less than {size_of(least)}"
 
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.facts.host import size_text
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, passed, some_of, unknown, warned
 
 #: Collectives of nccl-tests. A send and its receive, which traces record separately, are measured by sendrecv.
 _MEASURABLE = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce"})
@@ -84,12 +84,14 @@ def _judged(
     sizes = sorted((share for share in shares if share[0] >= _COMPARED), reverse=True)
     missing = [(share, kind, size) for share, kind, size in sizes if not _near(size, measured.get(kind, set()))]
     if missing:
-        return warned(f"{name}: not measured: {_listed(missing)} of the communication time", subject=name,
-                      found=f"{len(missing)} of {len(sizes)} sizes not measured", evidence=keys,
+        return warned(f"{name}: no benchmark measured {_listed(missing)}", subject=name,
+                      found=f"{some_of(len(missing), len(sizes), 'size')} not measured", evidence=keys,
                       expected="a measured size within a factor of two of each")  # fmt: skip
     if not sizes:
-        return unknown(f"{name}: no size takes {_COMPARED:.0%} of the communication time", subject=name, evidence=keys)
-    return passed(f"{name}: measured: {_listed(sizes)} of the communication time", subject=name, evidence=keys)
+        return unknown(
+            f"{name}: no message size takes {_COMPARED:.0%} of the communication time", subject=name, evidence=keys
+        )
+    return passed(f"{name}: a benchmark measured {_listed(sizes)}", subject=name, evidence=keys)
 
 
 def _near(size: int, measured: set[int]) -> bool:
@@ -98,4 +100,5 @@ def _near(size: int, measured: set[int]) -> bool:
 
 def _listed(sizes: Sequence[tuple[float, str, int]]) -> str:
     more = f" and {len(sizes) - _MOST_LISTED} more" if len(sizes) > _MOST_LISTED else ""
-    return ", ".join(f"{kind} of {size_text(size)}, {share:.0%}" for share, kind, size in sizes[:_MOST_LISTED]) + more
+    shown = [f"{kind} of {size_text(size)} ({share:.0%}" for share, kind, size in sizes[:_MOST_LISTED]]
+    return "), ".join([f"{shown[0]} of the communication time", *shown[1:]]) + f"){more}"

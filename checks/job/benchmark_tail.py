@@ -41,7 +41,7 @@ class _Tail(NamedTuple):
 def no_iterations(run: RunFacts, site: Site) -> Finding | None:
     """Skip logs without the times of single iterations."""
     if not any(half.iterations for _, _, report in reports(run) for row in report.rows for half in row.halves):
-        return skipped("no nccl-tests run shows single iterations (-I 1)", evidence=list(run.nccl_tests)).about()
+        return skipped("no nccl-tests run shows its single iterations (-I 1)", evidence=list(run.nccl_tests)).about()
     return None
 
 
@@ -52,8 +52,8 @@ def no_iterations(run: RunFacts, site: Site) -> Finding | None:
     impact="slows-job",
     owner="network",
     source="NVIDIA/nccl-tests 2.19 (-I): i_p99; a percentile shows with 95% confidence from ln 0.05 / ln q iterations",
-    fix="Run it again with `-I 1 -J FILE`: the file shows each iteration of each process. Compare the counters of the "
-    "ports before and after.",
+    fix="Run the benchmark again with `-I 1 -J FILE`: the file shows each iteration of each process. Compare the "
+    "counters of the ports before and after.",
     action="fix-site",
     scope="run",
     gating=False,
@@ -92,7 +92,8 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
                          f"{worst.middle}", expected=f"p99 up to {_P99:g} times, p99.9 up to {_P999:g} times",
                          evidence=[key], quote=text_of(run, key, worst.line))  # fmt: skip
         else:
-            yield passed(f"{name}: no long tail; the longest at {worst}", subject=name, evidence=[key])
+            yield passed(f"{name}: no message size has a long tail; the longest is at {worst}", subject=name,
+                         evidence=[key])  # fmt: skip
 
 
 def _tail(report: Report, size: int, line: int, half: Measurement) -> _Tail | None:

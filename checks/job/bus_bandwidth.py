@@ -25,7 +25,7 @@ from preflight.expectations.roofline.bound import RooflineVerdict, judge, proof
 from preflight.expectations.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine, gpu_named, machine_of, switches_reduce
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
+from preflight.model import Finding, Status, check, compare, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.text import Best, Report
@@ -111,7 +111,7 @@ def _beside(finding: Finding, name: str, report: Report, fastest: float) -> Find
 def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Finding:
     if report.average_ok is False:
         return failed(
-            f"{name}: printed average {report.average_busbw_gbytes_s:g} GB/s, below NCCL_TESTS_MIN_BW",
+            f"{name}: the printed average of {report.average_busbw_gbytes_s:g} GB/s is below NCCL_TESTS_MIN_BW",
             found=f"{report.average_busbw_gbytes_s:g} GB/s, mean over all sizes",
             expected="the run's own NCCL_TESTS_MIN_BW",
         )
@@ -121,8 +121,8 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
         each = "one rank" if report.nranks == 1 else f"{report.nranks} ranks"
         runs = f"{report.copies} runs of {each} each" if report.copies > 1 else "one rank"
         moved = "no data moved between GPUs" if report.nranks == 1 else "no run spans all of them"
-        message = f"{name}: {runs}: {moved}"
-        fix = "under mpirun, build nccl-tests with MPI=1; else set -g to the number of GPUs"
+        message = f"{name}: {runs}, so {moved}"
+        fix = "under mpirun, build nccl-tests with MPI=1; otherwise set -g to the number of GPUs"
         return unknown(message, found=runs, expected="one run of all ranks", fix=fix)
     if row := report.unmeasured:
         return unknown(
@@ -137,8 +137,8 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
     best = report.best(floor_bytes)
     if best is None:
         largest = max((row.bytes for row in report.rows), default=0)
-        message = f"{name}: largest message {size_of(largest)}, expected at least {size_of(floor_bytes)}"
-        return unknown(message, fix=f"run again with -b 8 -e {max(8 * GIB, floor_bytes) // GIB}G -f 2")
+        message = f"{name}: the largest message has {size_of(largest)}, expected at least {size_of(floor_bytes)}"
+        return unknown(message, fix=f"run it again with `-b 8 -e {max(8 * GIB, floor_bytes) // GIB}G -f 2`")
     return _judged(run, key, name, report, site, best, built, roof)
 
 
@@ -154,7 +154,7 @@ def _judged(
     )
     if judged is not None and roof is not None and judged.word == "impossible":
         return unknown(
-            f"{what}: found {found}, but the line rate is {roof.limit:.0f}: impossible, check the labels",
+            f"{what}: found {found}, more than the {roof.limit:.0f} GB/s that are possible",
             found=found,
             expected=f"at most {roof.limit:.0f} GB/s ({_line(roof)})",
             fix="check the number of GPUs and NICs, their rates, and what was pasted: ports.rate_gbps, hcas, part",
@@ -162,7 +162,10 @@ def _judged(
     unfit = _unfit(report, site)
     if floor.value is not None and report.collective == "all_reduce" and not unfit:
         if roof is not None and floor.value > roof.limit:
-            message = f"{what}: found {found}; the floor {floor.value:g} is above the line rate of {roof.limit:.0f}"
+            message = (
+                f"{what}: found {found}, but the declared floor of {floor.value:g} GB/s is more than the "
+                f"{roof.limit:.0f} GB/s that are possible"
+            )
             return unknown(message, found=found, fix=f"correct it in the cluster file: {floor.key} = ...")
         finding = compare(best.busbw_gbytes_s, floor, what=what, at_least=True, unit="GB/s")
         if judged is None or roof is None:
@@ -178,24 +181,23 @@ def _judged(
                 found=found,
                 expected=f"more than {_SLOW_GBYTES_S:g} GB/s between nodes of {report.device_names[0]}",
             )
-        message = f"{what}: found {found}, no expected value is declared{why}"
+        message = f"{what}: found {found}, but no expected value is declared{why}"
         return unknown(message, found=found, fix=f"declare it in the cluster file: {floor.key} = ...")
     assumed = (
         "" if roof.nics is None or _certain(site, report) else "; NICs are assumed: declare hcas and ports.rate_gbps"
     )
     expected = f"about {roof.customary:.0f} GB/s ({_line(roof)}{assumed})"
     if judged.word == "as expected":
-        message = f"{what}: {found}, as expected: {_ratio(judged, roof)}{proof(best.busbw_gbytes_s, roof, built)}"
+        message = f"{what}: {found}, {_ratio(judged, roof)}{proof(best.busbw_gbytes_s, roof, built)}"
         finding = passed(message, found=found)
         return replace(finding, expected=expected)
     causes = [*_causes_in_log(run, key), *judged.causes]
     grade = failed if judged.fails and _certain(site, report) else warned
     return grade(
-        f"{what}: found {found}, expected about {roof.customary:.0f}: degraded, {_ratio(judged, roof)}; likely: "
-        f"{causes[0]}",
+        f"{what}: found {found}, {_ratio(judged, roof)}; likely cause: {causes[0]}",
         found=found,
         expected=expected,
-        fix=f"{'Check in this order' if len(causes) > 1 else 'Check'}: {'; '.join(causes)}.",
+        fix=f"{'Check these causes in order' if len(causes) > 1 else 'Check this cause'}: {'; '.join(causes)}.",
         quote=_figures(report, best, roof),
     )
 
@@ -214,7 +216,7 @@ def _is_of_a_slow_network(best: Best, report: Report) -> bool:
 
 def _ratio(judged: RooflineVerdict, roof: Roofline) -> str:
     line = f"line rate {roof.wire.line:.0f} GB/s, bound by {roof.wire.name}"
-    return f"{100 * judged.ratio:.0f}% of {roof.customary:.0f} GB/s, {line}"
+    return f"{100 * judged.ratio:.0f}% of the expected {roof.customary:.0f} GB/s ({line})"
 
 
 def _line(roof: Roofline) -> str:
@@ -253,7 +255,7 @@ def _unfit(report: Report, site: Site) -> str:
     if report.nnodes is None or report.nranks is None:
         return " for a run without its list of devices"
     if gpus is not None and report.nranks != gpus * report.nnodes:
-        return f" for {report.nranks} of {report.nnodes} x {gpus} GPUs"
+        return f" for {report.nranks} GPUs on {counted(report.nnodes or 1, 'node')} of {gpus}"
     return ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight import bench
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, counted, passed, skipped, unknown, verb, warned
 
 #: Maximum number of nodes, or of leftovers, listed separately.
 _MOST_LISTED = 40
@@ -21,7 +21,7 @@ _ENDS = {"": "it was killed", "budget": "its time limit was reached", "interrupt
 def no_campaign(run: RunFacts, site: Site) -> Finding | None:
     """Skip logs that are not from a `preflight bench` campaign."""
     if run.campaign is None:
-        return skipped("no campaign of preflight bench", evidence=list(run.logs)).about()
+        return skipped("the logs are not of a `preflight bench` campaign", evidence=list(run.logs)).about()
     return None
 
 
@@ -55,9 +55,11 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     measured = {node for comparison in run.pairwise for held in comparison.held
                 if held.run.complete for node in held.run.nodes}  # fmt: skip
     missing = [node for node in done.plan.nodes if node not in measured]
+    launched = {end.node for launch in done.launches for end in done.ends(launch)}
     out = done.left_out
     for node in missing[:_MOST_LISTED]:
-        why = f"was excluded: {out[node]}" if node in out else "was not measured: none of its runs succeeded"
+        without = "none of its runs succeeded" if node in launched else "no run with it was started"
+        why = f"was excluded: {out[node]}" if node in out else f"was not measured: {without}"
         fix = "free the node, then resume the campaign: `preflight bench --resume DIR`" if node in out else ""
         yield unknown(f"{node} {why}", subject=node, found="not measured",
                       evidence=[bench.campaign.RECORD], fix=fix)  # fmt: skip
@@ -70,7 +72,7 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
             f"the baseline was not used: it is for other runs or other hardware ({entry.gpu}, NCCL {entry.nccl})",
             found="no comparison with the baseline",
             evidence=[bench.campaign.RECORD],
-            fix="learn a baseline on this hardware: preflight bench --learn FILE",
+            fix="learn a baseline on this hardware: `preflight bench --learn FILE`",
         )
     complete = done.end == "complete" or (done.end == "script" and run.next_round is None)
     if not complete:
@@ -78,9 +80,14 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
                       found=f"ended: {_ENDS[done.end]}",
                       expected="complete", evidence=[bench.campaign.RECORD])  # fmt: skip
     for line in done.left_behind[:_MOST_LISTED]:
-        yield warned(f"leftovers on {line}", subject=line.partition(":")[0], found=line, expected="nothing",
-                     evidence=[bench.campaign.RECORD], fix="Look at the processes and /tmp of that node.")  # fmt: skip
+        node, _, text = line.partition(": ")
+        lead = "was " if text.startswith("not searched") else "had left-over processes: "
+        text = text.replace("not searched", "not searched for leftovers", 1)
+        yield warned(f"{node} {lead}{text}", subject=node, found=text, expected="nothing left behind",
+                     evidence=[bench.campaign.RECORD], fix=f"Look at the processes and /tmp of {node}.")  # fmt: skip
     if not missing and complete and not done.left_behind:
-        text = f"{len(measured)} of {len(done.plan.nodes)} nodes measured in {counted(len(done.rounds), 'round')}"
-        swept = "; nothing left behind" if done.end == "complete" else "; the nodes were not searched after its script"
-        yield passed(f"{text}, {len(done.launches)} launches{swept}", evidence=[bench.campaign.RECORD])
+        nodes = len(done.plan.nodes)
+        text = f"{all_of(nodes, 'node')} {verb(nodes, 'was')} measured in {counted(len(done.rounds), 'round')}"
+        swept = "nothing was left behind" if done.end == "complete" else "the nodes were not searched for leftovers"
+        launches = counted(len(done.launches), "launch")
+        yield passed(f"{text} and {launches}; {swept}", evidence=[bench.campaign.RECORD])

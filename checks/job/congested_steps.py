@@ -14,7 +14,7 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.facts.steps_in_window import contradicts, seconds_since_1970, times_within
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, clause, passed, unknown, warned
 from preflight.parsers.torch.samples import percentile
 
 #: Minimum steps in the window for its 95th percentile, and maximum ratio of that to the median of all steps.
@@ -91,17 +91,21 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
         return unknown(f"{name}: the end of its last step is unknown", fix="pass the job's log alone", **at)
     last = next((line for number, line in run.log(key).text.lines() if number == steps[-1].line), "")
     if contradicts(last, written):
-        return unknown(f"{name}: its last step and the file have different times: a copy, or another clock",
+        return unknown(f"{name}: the time of its last step differs from that of the file, which may be a copy",
                        fix="copy the log with its time (`cp -p`, `rsync -t`)", **at)  # fmt: skip
     times = times_within(steps, written, min(window.begin for window in windows), max(window.end for window in windows))
     if times is None or len(times) < _ENOUGH:
-        what = "the log does not cover the window" if times is None else f"{len(times)} steps in the window"
+        what = "the log does not cover the window of the counters"
+        if times is not None:
+            what = f"only {clause(len(times), 'step', 'is')} in the window of the counters, fewer than {_ENOUGH}"
         return unknown(f"{name}: {what}", fix=FIX, **at)
     usual = median(step.step_time_s for step in steps[1:] if step.step_time_s)
     ordered = sorted(times)
     p95, p99 = percentile(ordered, 0.95) or ordered[-1], percentile(ordered, 0.99)
-    shown = f"{name}: {len(times)} steps in the window, p95 {p95:.4g} s" + (f", p99 {p99:.4g} s" if p99 else "")
-    shown += f"; median of all steps {usual:.4g} s"
+    shown = f"{name}: {len(times)} steps in the window took {p95:.4g} s at p95" + (
+        f", {p99:.4g} s at p99" if p99 else ""
+    )
+    shown += f"; the median of all steps is {usual:.4g} s"
     at["found"] = f"{p95 / usual:.0%} of the median"
     paused = sorted(port for window in windows for port in window.paused)
     vague = [port for window in windows for port in window.vague]

@@ -66,16 +66,16 @@ def judge_activity(gpus: Sequence[GpuActivity], evidence: Sequence[str]) -> Iter
         yield unknown(f"{_busy(few)}, in fewer than {_ENOUGH} readings", found=_sm(few), evidence=evidence, fix=_MORE)
         return
     if slow:
-        yield warned(_busy(slow), found=_sm(slow), expected=f"at least {_INEFFECTIVE:g}", evidence=evidence)
+        yield warned(_busy(slow), found=_sm(slow), expected=f"at least {_INEFFECTIVE:.0%}", evidence=evidence)
     if scalar:
         yield warned(f"{_busy(scalar)}, but the tensor cores are not used", found=_sm(scalar),
                      expected="tensor cores in use", evidence=evidence)  # fmt: skip
     if between:
         yield unknown(f"{_busy(between)}, which shows neither effective nor ineffective use", found=_sm(between),
-                      expected=f"at least {_EFFECTIVE:g}", evidence=evidence,
+                      expected=f"at least {_EFFECTIVE:.0%}", evidence=evidence,
                       fix="Profile a few steps and run `preflight trace`: it shows the waits.")  # fmt: skip
     if idle:
-        yield unknown(f"{_names(idle)}: SMs are not active: the job does not use these GPUs, or does not run",
+        yield unknown(f"{_names(idle)}: SMs are not active, because the job does not use these GPUs or does not run",
                       found=_sm(idle), evidence=evidence, fix=_MORE)  # fmt: skip
     if not busy or slow or scalar or between:
         return
@@ -102,5 +102,5 @@ def _sm(gpus: Sequence[GpuActivity]) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    low, high = f"{min(values):.0%}", f"{max(values):.0%}"
     return low if low == high else f"{low} to {high}"

@@ -38,7 +38,7 @@ def unreadable_setting(run: RunFacts, site: Site) -> Finding | None:
 def undescribed(run: RunFacts, site: Site) -> Finding | None:
     """Return *unknown* for a job with a missing setting or inconsistent numbers."""
     plan = plan_of(run, site)
-    return None if plan.job else unknown(f"{plan.why_no_job}, so this cannot be judged", fix=plan.fix_no_job)
+    return None if plan.job else unknown(f"{plan.why_no_job}, so the layout cannot be judged", fix=plan.fix_no_job)
 
 
 def job_of(run: RunFacts, site: Site) -> TrainingJob:
@@ -56,7 +56,7 @@ def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
 
 def no_cluster(plan: Plan) -> Finding:
     """Return *unknown* for an unknown cluster or rank placement."""
-    return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=plan.fix_unplaced)
+    return unknown(f"{plan.no_hardware or plan.unplaced}, so the layout cannot be judged", fix=plan.fix_unplaced)
 
 
 @check(
@@ -187,10 +187,10 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 #: Settings that cannot exceed another setting, and the message for each.
 _PARTS = (
-    ("active_experts", "experts", "{} of {} experts are active"),
-    ("dense_layers", "layers", "{} of {} layers are dense"),
+    ("active_experts", "experts", "{} experts are active, but the model has only {}"),
+    ("dense_layers", "layers", "{} layers are dense, but the model has only {}"),
     ("kv_heads", "heads", "{} key-value heads are stated for {} heads"),
-    ("offload_layers", "layers", "{} of {} layers are offloaded"),
+    ("offload_layers", "layers", "{} layers are offloaded, but the model has only {}"),
 )
 
 
@@ -249,7 +249,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
         if name in values and values[name] % parts:
             failures += 1
             label = name.replace("_", "-")
-            yield failed(f"{label} = {values[name]}, which is not a multiple of {what} = {parts}", subject=label,
+            yield failed(f"{label} = {values[name]} is not a multiple of {what} = {parts}", subject=label,
                          found=f"{values[name]}", expected=f"a multiple of {parts}")  # fmt: skip
     for name, limit, message in _PARTS:
         if name in values and limit in values and values[name] > values[limit]:
@@ -272,7 +272,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"the job does not state {' and '.join(absent)}",
                       fix="state it: " + " ".join(f"--set {name}=..." for name in absent))  # fmt: skip
     elif not failures:
-        yield passed("heads, layers, experts and the sequence length are divisible by their group sizes")
+        yield passed("each stated size of the model is divisible by the size of its groups")
 
 
 def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
@@ -285,8 +285,8 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
             return unknown(f"the pipeline layout {str(layout)[:60]!r} cannot be parsed", subject="layers")
         if sum(listed) == layers and len(listed) % stages == 0:
             return None
-        return failed(f"the pipeline layout has {sum(listed)} layers in {len(listed)} parts, the model {layers} layers "
-                      f"and {stages} stages", subject="layers", found=f"{sum(listed)} in {len(listed)}",
+        return failed(f"the pipeline layout has {sum(listed)} layers in {len(listed)} parts, but the model has "
+                      f"{layers} layers and {stages} stages", subject="layers", found=f"{sum(listed)} in {len(listed)}",
                       expected=f"{layers} in a multiple of {stages}")  # fmt: skip
     ends = [int(values.get(name) or 0) for name in ("first_layers", "last_layers")]
     if any(ends):
@@ -299,11 +299,11 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
     else:
         counted = sum(bool(values.get(name)) for name in ("embedding_layer", "loss_layer"))
         rest, parts = layers + counted, stages * virtual
-        what = f"layers = {layers}" + (f" + {counted} for embedding and loss" if counted else "")
+        what = f"layers = {layers}" + (f" (+ {counted} for embedding and loss)" if counted else "")
         label = "pipeline x virtual stages" if virtual > 1 else "pipeline"
     if rest >= 0 and (rest % parts == 0 if parts > 0 else rest == 0):
         return None
-    return failed(f"{what}, which is not a multiple of {label} = {parts}", subject="layers", found=f"{rest}",
+    return failed(f"{what} is not a multiple of {label} = {parts}", subject="layers", found=f"{rest}",
                   expected=f"a multiple of {parts}")  # fmt: skip
 
 
@@ -339,9 +339,9 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
     job = job_of(run, site)
     stages, virtual, count = job.parallel.pipeline, job.parallel.virtual_stages, job.microbatches
     share = bubble_share(stages, virtual, count)
-    message = f"{count} microbatches over {stages} stages"
-    message += f" with {virtual} virtual stages each" if virtual > 1 else ""
-    message += f": the bubble takes {share:.1%} of the step"
+    message = f"with {count} microbatches over {stages} stages"
+    message += f" of {virtual} virtual stages each" if virtual > 1 else ""
+    message += f", the bubble takes {share:.1%} of the step"
     if virtual > 1 and count % stages:
         yield failed(f"{message}; the interleaved schedule needs a multiple of {stages}", found=f"{count}",
                      expected=f"a multiple of {stages}")  # fmt: skip
@@ -417,12 +417,13 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     elif most(job) <= available * GIB:
         yield passed(statement, found=limits["found"])
     elif need > available and (names := open_settings(job)):
-        yield warned(f"{statement}: it fits only with settings that are not stated ({', '.join(names)})",
+        yield warned(f"{statement}; the job fits only with settings that are not stated ({', '.join(names)})",
                      fix="state them: " + " ".join(f"--set {name}=..." for name in names), **limits)  # fmt: skip
     elif need > available:
-        yield warned(f"{statement}: the difference is within the accuracy of this estimate", **limits, **smaller)
+        yield warned(f"{statement}; the difference is within the accuracy of this estimate", **limits, **smaller)
     else:
-        yield warned(f"{statement}; with {_others(job)}, it may need {most(job) / GIB:.0f}", **limits, **smaller)
+        yield warned(f"{statement}; with {_others(job)}, the job may need {most(job) / GIB:.0f} GiB", **limits,
+                     **smaller)  # fmt: skip
 
 
 def _others(job: TrainingJob) -> str:

@@ -10,7 +10,7 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.layout.job import LayoutError
 from preflight.layout.step import Step
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, passed, skipped, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.layout.comparison import MeasuredPart, MeasuredStep
@@ -23,7 +23,7 @@ def no_traces(run: RunFacts, site: Site) -> Finding | None:
     """Skip a plan without profiler traces or a log of the job."""
     if run.traces or run.training:
         return None
-    return skipped("no profiler traces or log of the job were given (--log)", evidence=list(run.logs))
+    return skipped("neither profiler traces nor a log of the job were passed (--log)", evidence=list(run.logs))
 
 
 @check(
@@ -69,7 +69,8 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     step = plan.step
     assert isinstance(step, Step)  # `compare` refuses a plan without a step
     summary = (
-        f"a step takes {measured_step.seconds:.4g} s, planned {step.seconds:.4g} s ({step.low:.3g} to {step.high:.3g})"
+        f"a step takes {measured_step.seconds:.4g} s; the plan has {step.seconds:.4g} s ({step.low:.3g} to "
+        f"{step.high:.3g})"
         f"{_parts(measured_step)}"
     )
     figures = {"found": f"{measured_step.seconds:.4g} s", "expected": f"{step.low:.3g} to {step.high:.3g} s"}
@@ -90,9 +91,10 @@ def _parts(measured_step: MeasuredStep) -> str:
 
 def _share(part: MeasuredPart, seconds: float) -> str:
     waiting = f", including {part.waiting / seconds:.0%} waiting" if part.waiting >= 0.005 * seconds else ""
-    return f"{part.name} {part.planned:.3g} s planned, {part.measured:.3g} s measured{waiting}"
+    return f"{part.name} takes {part.measured:.3g} s{waiting} (plan: {part.planned:.3g} s)"
 
 
 def _late(measured_step: MeasuredStep) -> str:
     late = ", ".join(map(str, measured_step.late[:3]))
-    return f"; ranks that delay their peers: {late}" if late else ""
+    number = len(measured_step.late[:3])
+    return f"; {'rank' if number == 1 else 'ranks'} {late} {verb(number, 'delays')} the other ranks" if late else ""

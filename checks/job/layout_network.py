@@ -21,7 +21,7 @@ from preflight.layout.job import RINGS
 from preflight.layout.placement import RankPlacement
 from preflight.layout.plan import Plan
 from preflight.layout.traffic import neighbours
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, some_of, unknown, verb, warned
 
 #: Share of a step at which gradients over an oversubscribed spine warn (a judgement call).
 GRADIENTS_COST = 0.03
@@ -80,7 +80,8 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     if apart and fabric.rail_optimised is not False:
         a, b = apart[0]
         message = (
-            f"{len(apart)} of {len(pairs)} neighbours of the pipeline are on different rails: rank {a} is on rail "
+            f"{some_of(len(apart), len(pairs), 'pair')} of pipeline neighbours {verb(len(apart), 'is')} on different "
+            f"rails: rank {a} is on rail "
             f"{place.rail(a)} of {place.name(a)}, rank {b} on rail {place.rail(b)} of {place.name(b)}"
         )
         if fabric.rail_optimised:
@@ -91,7 +92,8 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     crossing = [(a, b) for a, b in outside if unit[a] is None or unit[a] != unit[b]]
     cross = "cross" if place.unit(0) is not None else "may cross"
-    many = f"{len(crossing)} of {len(pairs)} neighbours of the pipeline {cross} the spine"
+    some = f"{some_of(len(crossing), len(pairs), 'pair')} of pipeline neighbours"
+    many = f"{some} {cross} the spine"
     if crossing and (undecided := spine_unknown(place, many)) is not None:
         yield undecided
         return
@@ -99,14 +101,16 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     cost = f", which takes {share:.1%} of a step" if share is not None else ""
     if crossing and (fabric.oversubscription or 1) > 1:
         yield warned(
-            f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
+            f"{some} {'crosses' if len(crossing) == 1 else 'cross'} a spine that is oversubscribed "
             f"{fabric.oversubscription:g}:1{cost}",
             found=f"{len(crossing)} pairs", expected="stages below one leaf group",
-            fix="place neighbouring stages below one group of leaves: fewer nodes for a stage, or nodes of one unit",
+            fix="place neighbouring stages below one group of leaves: use fewer nodes for a stage, or nodes of one "
+            "unit",
         )  # fmt: skip
         return
     yield passed(
-        f"all {len(pairs)} neighbours of the pipeline are on one rail, in one domain or connected by a full spine"
+        f"{all_of(len(pairs), 'pair')} of pipeline neighbours {verb(len(pairs), 'is')} on one rail, in one domain or "
+        "connected by a full spine"
     )
 
 
@@ -147,7 +151,8 @@ def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
         if group is not None:
             returning = True
             nodes = ", ".join(placement.name(rank) for rank in group[:4])
-            yield grade(f"the {what} group of {rank_list(group)} visits a node twice: it runs over {nodes}, …",
+            yield grade(f"the {what} group of {rank_list(group)} returns to a node that it has left: it runs over "
+                        f"{nodes}, …",
                         subject=what, expected="the ranks of a node together")  # fmt: skip
     if not returning:
         yield passed("data- and context-parallel groups visit each node once")
@@ -197,7 +202,7 @@ def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     number, first = crossing(placement, dense.groups("cp", "tp"))
     if number and parallel.context_exchange not in RINGS:
         yield warned(
-            f"context-parallel groups of {parallel.context} cross an NVLink domain ({rank_list(first)}) "
+            f"context-parallel groups of {parallel.context} span several NVLink domains ({rank_list(first)}) "
             f"and exchange by {parallel.context_exchange}, which does not overlap with attention",
             found=parallel.context_exchange,
             expected="p2p, or groups inside a domain",
@@ -267,4 +272,4 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
             fix="overlap the exchange (--overlap-grad-reduce), or use more pipeline stages and fewer replicas",
         )  # fmt: skip
         return
-    yield passed(f"sharding: {policy} ({origin})", found=policy)
+    yield passed(f"the sharding policy is {policy} ({origin})", found=policy)

@@ -13,7 +13,7 @@ from preflight.layout.job import TrainingJob
 from preflight.layout.placement import RankPlacement
 from preflight.layout.rank_map import RankMap
 from preflight.layout.step import SEGMENT
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, verb, warned
 
 MEGATRON = "D. Narayanan et al., arXiv 2104.04473: tensor parallelism inside a node, pipeline parallelism between nodes"
 
@@ -46,7 +46,10 @@ def _crossing_failure(
     domain = placement.hardware.domain
     nodes = list(dict.fromkeys(placement.name(rank) for rank in first))
     shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-    message = f"{number} of the {what} groups of {size} cross an NVLink domain: {rank_list(first)} are on {shown}"
+    message = (
+        f"{number} of the {what} groups of {size} {verb(number, 'spans')} several NVLink domains: {rank_list(first)} "
+        f"are on {shown}"
+    )
     fix = ""
     if size > domain:
         message += f"; a domain has {domain} GPUs"
@@ -55,8 +58,8 @@ def _crossing_failure(
         fix = "list the slots of each node together in the hostfile, or start the job with srun --distribution=block"
     elif placement.scattered:
         message += f"; the ranks of a node are not consecutive ({placement.hardware.distribution} distribution)"
-        fix = "start the ranks node by node: srun --distribution=block, mpirun --map-by slot"
-    return failed(message, found=f"{number} groups", expected=f"groups inside {domain} GPUs", fix=fix)
+        fix = "start the ranks node by node: `srun --distribution=block`, `mpirun --map-by slot`"
+    return failed(message, found=counted(number, "group"), expected=f"groups inside {domain} GPUs", fix=fix)
 
 
 def _domain(placement: RankPlacement) -> str:
@@ -216,7 +219,7 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     spine = any(crosses_spine(placement, group) for group in experts.groups("ep", "tp"))
     over = placement.hardware.fabric.oversubscription
     outside = 1 - domain / size
-    message = f"expert-parallel groups of {size} cross NVLink domains of {domain}: about {outside:.0%} of the tokens"
+    message = f"expert-parallel groups of {size} span NVLink domains of {domain}: about {outside:.0%} of the tokens"
     if spine and (undecided := spine_unknown(placement, f"{message} leave the domain")) is not None:
         yield undecided
     elif spine and over is not None and over > 1:

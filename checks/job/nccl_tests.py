@@ -65,7 +65,7 @@ def so_far(report: Report) -> str:
     best = report.best()
     best_so_far = f", best busbw so far {best.busbw_gbytes_s:g} GB/s" if best else ""
     where = report.cut_rows[-1].bytes if report.cut_rows else None
-    return f"{counted(len(report.rows), 'row') if report.rows else 'no rows'}{best_so_far}" + (
+    return f"{counted(len(report.rows), 'row') if report.rows else 'no row'}{best_so_far}" + (
         f", stopped at {size_of(where)}" if where is not None else ""
     )
 
@@ -112,10 +112,11 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     if bad or report.out_of_bounds or report.out_of_bounds_ok is False:
         places = counted(report.out_of_bounds or len(bad), "failed check" if report.out_of_bounds else "row")
         if bad:
-            shown = [f"{max(half.wrong or 0 for half in row.halves)} at {size_of(row.bytes)}" for row in bad[:_SHOWN]]
-            places += f", {', '.join(shown)}" + (f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else "")
+            shown = [f"{counted(max(half.wrong or 0 for half in row.halves), 'wrong value')} at {size_of(row.bytes)}"
+                     for row in bad[:_SHOWN]]  # fmt: skip
+            places += f" ({', '.join(shown)}" + (f" and {len(bad) - _SHOWN} more)" if len(bad) > _SHOWN else ")")
         return failed(
-            f"{name}: wrong values in {places}, expected none",
+            f"{name}: wrong results: {places}",
             subject=name,
             found=places,
             expected="0",
@@ -135,7 +136,7 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     if row := report.unmeasured:
         return unknown(no_measurement(name, row), subject=name, evidence=[key], quote=text_of(run, key, row.line),
                        fix="run it again")  # fmt: skip
-    return passed(f"{name}: 0 wrong values in {counted(len(rows), 'row')}", subject=name, found="0", evidence=[key])
+    return passed(f"{name}: no wrong value in {counted(len(rows), 'row')}", subject=name, found="0", evidence=[key])
 
 
 @check(
@@ -169,7 +170,7 @@ def _stopped(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     if report.failures:
         first = report.failures[0]
         return failed(
-            f"{name}: stopped: {first.text[:200]}",
+            f"{name}: the run stopped with an error: {first.text[:200]}",
             subject=name,
             found=f"{so_far(report)}, then an error",
             expected="a complete run",
@@ -178,8 +179,11 @@ def _stopped(run: RunFacts, key: str, name: str, report: Report) -> Finding:
             quote=text_of(run, key, first.line),
         )
     if not report.complete:
-        return unknown(f"{name}: its output ends before the summary: {so_far(report)}", subject=name, evidence=[key],
+        return unknown(f"{name}: the output ends before the summary: {so_far(report)}", subject=name, evidence=[key],
                        fix="let it run to completion, and pass its complete output")  # fmt: skip
     return passed(
-        f"{name}: complete, {counted(len(report.rows), 'row')}", subject=name, found="complete", evidence=[key]
+        f"{name}: the run is complete, with {counted(len(report.rows), 'row')}",
+        subject=name,
+        found="complete",
+        evidence=[key],
     )

@@ -26,12 +26,16 @@ QUIETER = "run more iterations of a larger message, without other jobs on these 
 #: Factors that describe the design of a fabric, not its parts, with their text in messages.
 WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
          "different leaves": "between leaves"}  # fmt: skip
+WITHIN = {"different blocks": "within a block", "different rails": "within a rail",
+          "different leaves": "within a leaf"}  # fmt: skip
 
 
 def no_pairs(run: RunFacts, site: Site) -> Finding | None:
     """Skip logs without runs over several groups of nodes to compare."""
     if not run.pairwise:
-        return skipped("no runs of one collective over several groups of nodes", evidence=list(run.nccl_tests)).about()
+        return skipped(
+            "no log has runs of one collective over several groups of nodes", evidence=list(run.nccl_tests)
+        ).about()
     return None
 
 
@@ -40,6 +44,11 @@ def label_of(comparison: Comparison) -> str:
     kind = comparison.kind
     models = f" ({', '.join(comparison.models)})" if comparison.models else ""
     return f"{kind.collective} over {kind.ranks} GPUs on {kind.nodes} node{'s' * (kind.nodes != 1)}{models}"
+
+
+def of_all(number: int, total: int) -> str:
+    """Return ``2 of 7``, ``all 7`` or ``none of 7``."""
+    return f"{number} of {total}" if 0 < number < total else f"{'all' if number else 'none of'} {total}"
 
 
 def listed(nodes: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from preflight.bench.observation import PairTimes
 from preflight.checks.job.nccl_tests import no_report, size_of
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, passed, skipped, unknown, verb, warned
 from preflight.parsers.nccl_tests.model import fewest_iterations
 
 #: Multiple of a pair's median above which its slowest iterations are a tail, and multiple of the faster pairs' time
@@ -37,7 +37,7 @@ class _Measured(NamedTuple):
 def no_pair_times(run: RunFacts, site: Site) -> Finding | None:
     """Skip logs without single iterations of small messages between two nodes."""
     if not any(pair.bytes <= _SMALL for pair in run.pair_times):
-        return skipped(f"no single iterations (-I 1) of messages up to {size_of(_SMALL)} between two nodes",
+        return skipped(f"no run shows single iterations (-I 1) of messages up to {size_of(_SMALL)} between two nodes",
                        evidence=list(run.nccl_tests)).about()  # fmt: skip
     return None
 
@@ -94,7 +94,7 @@ def _measured(times: Sequence[PairTimes]) -> Iterator[_Measured]:
 def _judged(measured: _Measured, keys: Sequence[str]) -> Iterator[Finding]:
     pairs = measured.pairs
     if not pairs:
-        yield unknown(f"no pair of nodes has {fewest_iterations(0.99)} iterations of one size", evidence=keys,
+        yield unknown(f"no pair of nodes ran {fewest_iterations(0.99)} iterations of one message size", evidence=keys,
                       fix="run each pair with `-b 8 -e 64K -n 3000 -I 1`")  # fmt: skip
         return
     usual = sorted(pair.middle_us for pair in pairs.values())[len(pairs) // 4]
@@ -104,8 +104,8 @@ def _judged(measured: _Measured, keys: Sequence[str]) -> Iterator[Finding]:
     shown = {**tails, **({} if kind else late)}
     for nodes, pair in list(shown.items())[:_MOST_LISTED]:
         yield warned(
-            f"{' and '.join(nodes)}: {measured.label} takes {pair.middle_us:.4g} µs, 99% within {pair.p99_us:.4g} µs; "
-            f"the faster pairs take {usual:.4g} µs",
+            f"{' and '.join(nodes)}: {measured.label} takes {pair.middle_us:.4g} µs (p99 {pair.p99_us:.4g} µs), the "
+            f"faster pairs {usual:.4g} µs",
             subject=" - ".join(nodes), found=f"{pair.middle_us:.4g} µs, p99 {pair.p99_us:.4g} µs",
             expected=f"up to {_APART:g} times the faster pairs, p99 up to {_TAIL:g} times the median",
             evidence=[f"log:{pair.source}"],
@@ -114,15 +114,16 @@ def _judged(measured: _Measured, keys: Sequence[str]) -> Iterator[Finding]:
         yield warned(f"{measured.label}: {len(shown) - _MOST_LISTED} more pairs take longer", evidence=keys)
     if kind:
         yield unknown(f"{measured.label}: {len(late)} of {len(pairs)} pairs take more than {_APART:g} times the "
-                      f"{usual:.4g} µs of the faster ones: their path is of a different kind", evidence=keys,
-                      fix="compare with the topology: leaves, NVLink domains, TCP instead of RDMA")  # fmt: skip
+                      f"{usual:.4g} µs of the faster pairs: their path is of a different kind", evidence=keys,
+                      fix="compare with the leaves and NVLink domains; look for TCP instead of RDMA")  # fmt: skip
     names = sorted({node for nodes in pairs for node in nodes})
     missing = [both for both in combinations(names, 2) if both not in pairs]
     if missing:
         yield unknown(f"{measured.label}: {len(missing)} of {len(missing) + len(pairs)} pairs of nodes were not "
                       f"measured, such as {' and '.join(missing[0])}", evidence=keys,
-                      fix="run them with `-b 8 -e 64K -n 3000 -I 1`")  # fmt: skip
+                      fix="run these pairs with `-b 8 -e 64K -n 3000 -I 1`")  # fmt: skip
     elif not shown and not kind:
         slowest = max(pair.middle_us for pair in pairs.values())
-        yield passed(f"{measured.label}: all {len(pairs)} pairs of {len(names)} nodes take {usual:.4g} to "
-                     f"{slowest:.4g} µs, without a long tail", evidence=keys)  # fmt: skip
+        yield passed(f"{measured.label}: {all_of(len(pairs), 'pair')} of {len(names)} nodes "
+                     f"{verb(len(pairs), 'takes')} at most {slowest:.4g} µs, without a long tail",
+                     evidence=keys)  # fmt: skip

@@ -13,6 +13,7 @@ from preflight.checks.job.pair_messages import (
     MOST_LISTED,
     QUIETER,
     WAYS,
+    WITHIN,
     label_of,
     listed,
     no_pairs,
@@ -21,7 +22,7 @@ from preflight.checks.job.pair_messages import (
 )
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, all_of, check, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.bench.comparison import ComparedRun, Comparison
@@ -88,9 +89,9 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
     runs = len(comparison.judged)
     if (below := _all_below_baseline(comparison)) is not None:
         yield warned(
-            f"{label}: {all_of(runs, 'run')} {'is' if runs == 1 else 'are'} slow, {below:.2g} of the baseline",
-            found=f"{below:.2g} of the baseline",
-            expected="as in the baseline",
+            f"{label}: {all_of(runs, 'run')} {verb(runs, 'is')} slow, at {below:.0%} of the baseline",
+            found=f"{below:.0%} of the baseline",
+            expected="as fast as the baseline",
             evidence=keys,
             fix="Compare the driver, NCCL settings and NIC firmware with those of the baseline.",
         )
@@ -102,7 +103,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
     if (more := max(0, len(alone) - MOST_LISTED) + max(0, len(stopped) - MOST_LISTED)) > 0:
         yield warned(f"{label}: {more} more runs are slow or have failed", evidence=keys)
     if (blind := noise_if_blind(comparison)) is not None:
-        yield unknown(f"{label}: the noise of these runs is {blind:.0%}: a part at half its rate would go unnoticed",
+        yield unknown(f"{label}: with {blind:.0%} noise in these runs, a part at half its rate would go unnoticed",
                       found=f"noise {blind:.0%}", evidence=keys,
                       fix=QUIETER)  # fmt: skip
     elif not alone and not stopped and all(level.usual for level in comparison.levels):
@@ -110,7 +111,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
         low = sum(map(comparison.is_low, comparison.judged))
         explained = f"; {slow} more are slow because of a part that bench.factor names" if slow else ""
         if low and comparison.low:
-            explained += f"; {low} more are low: all runs of a node that bench.factor names"
+            explained += f"; {low} more are low, and bench.factor names their node"
         elif low:
             names = listed([item.node for item in comparison.distant])
             explained += f"; {low} more are low due to distance: in alltoall, the ports of {names} are at full rate"
@@ -143,8 +144,8 @@ def _apart(label: str, level: RateLevel, keys: Sequence[str]) -> Finding:
     blocks = "; ".join(listed(block) for block in level.blocks[:8])
     where = f": {blocks}" if blocks else ""
     return warned(
-        f"{label}: the rate {WAYS[level.relation]} is {level.share:.0%} of the rate within one{where}",
-        found=f"{level.share:.2g} of the reference, {level.runs} runs, {level.bits:.1f} bits of evidence",
+        f"{label}: the rate {WAYS[level.relation]} is {level.share:.0%} of the rate {WITHIN[level.relation]}{where}",
+        found=f"{level.share:.0%} of the reference, {level.runs} runs, {level.bits:.1f} bits of evidence",
         expected="the same rate, unless the fabric is designed this way", evidence=keys,
         fix="Compare with the topology: count the active uplinks between these blocks.",
     )  # fmt: skip
@@ -158,6 +159,6 @@ def _summary(comparison: Comparison) -> str:
     text = (f"{sound} runs, none slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
             f"noise {first.reference.sigma:.1%}")  # fmt: skip
     for level in comparison.levels:
-        text += f"; {WAYS[level.relation]} {level.share:.2g} of it due to distance"
+        text += f"; {level.share:.0%} of this rate {WAYS[level.relation]}, due to distance"
         text += f" ({'; '.join(listed(block) for block in level.blocks)})" if level.blocks else ""
     return text

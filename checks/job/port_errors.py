@@ -11,7 +11,7 @@ from preflight.checks.job.campaign_coverage import no_campaign
 from preflight.checks.rdma.per_port import some
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.campaign_ports import PortErrors
@@ -25,7 +25,7 @@ def no_readings(run: RunFacts, site: Site) -> Finding | None:
     assert run.campaign is not None
     readings = run.campaign.readings
     if not readings:
-        return skipped("no counters were read: only `preflight bench` reads them, before and after each round",
+        return skipped("no counters were read: `preflight bench` reads them before and after each round",
                        evidence=[bench.campaign.RECORD]).about()  # fmt: skip
     if not any(reading.ports or reading.why for reading in readings):
         return skipped("no node has an active RDMA port of a real HCA", evidence=[bench.campaign.RECORD]).about()
@@ -86,7 +86,7 @@ def ports(run: RunFacts, site: Site) -> Iterator[Finding]:
     read = {(reading.node, port.device, port.port) for reading in done.readings for port in reading.ports}
     if not errors and not unread and read:
         nodes = {node for node, *_ in read}
-        yield passed(f"no errors on {counted(len(read), 'port')} of {counted(len(nodes), 'node')}, in "
+        yield passed(f"{counted(len(read), 'port')} of {counted(len(nodes), 'node')} counted no error in "
                      f"{counted(len(done.rounds), 'round')}",
                      found="no growth", evidence=[bench.campaign.RECORD])  # fmt: skip
 
@@ -97,7 +97,7 @@ def _port(node: str, port: str, own: Sequence[PortErrors], slow: frozenset[tuple
     also = f"; {count} of these {'runs were' if len(own) > 1 else 'was'} slow or did not end" if count else ""
     made = failed if any(each.fails for each in own) else warned
     return made(
-        f"{port} of {node} counted errors in {len(own)} of {runs} rounds: {grown}{also}",
+        f"{port} of {node} counted errors in {some_of(len(own), runs, 'round')}: {grown}{also}",
         subject=f"{node} {port}", found=grown, expected="no growth", evidence=[bench.campaign.RECORD],
     )  # fmt: skip
 
@@ -126,4 +126,6 @@ def _unread(run: RunFacts) -> Iterator[Finding]:
             if port.unread:
                 reasons.setdefault(port.unread, {})[f"{reading.node} {port.device}:{port.port}"] = None
     for why, places in islice(reasons.items(), _MOST_LISTED):
-        yield unknown(f"{some(list(places))}: growth of errors is unknown: {why}", evidence=[bench.campaign.RECORD])
+        yield unknown(
+            f"whether errors grew is unknown for {some(list(places))}: {why}", evidence=[bench.campaign.RECORD]
+        )

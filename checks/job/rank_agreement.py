@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from preflight._startup.lightclass import dataclass
 from preflight.checks.comparison import declared_values
-from preflight.checks.comparison.compare import COLLECT_MORE, differences, equal
+from preflight.checks.comparison.compare import COLLECT_MORE, ONLY_NODE, differences, equal
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, kinds
 from preflight.checks.nccl import environment, fabric_fit, features, load_balancing
 from preflight.checks.nccl import settings as nccl_lint
@@ -20,7 +20,7 @@ from preflight.facts.nccl_settings.collect import RANKS
 from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
 from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, failed, passed, unknown, warned
 
 
 @check(
@@ -179,7 +179,7 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
     names = sorted({name for node in group.values() for settings in node.of_ranks for name in settings})
     odd: set[str] = set()
     if len(group) < 2 and all(len(node.of_ranks) < 2 for node in group.values()):
-        yield unknown("the only node of its kind: nothing to compare with", evidence=[PROCESS],
+        yield unknown(ONLY_NODE, evidence=[PROCESS],
                       fix=COLLECT_MORE).on(group)  # fmt: skip
         return
     for name in names:
@@ -187,8 +187,8 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
             odd.update(finding.nodes)
             yield finding
     if fine := [node for node in group if node not in odd]:
-        on = "as on most nodes" if odd else "the same on all ranks"
-        message = f"{counted(len(names), 'NCCL variable is', 'NCCL variables are')} {on}"
+        on = "on most nodes" if odd else "on all ranks"
+        message = f"{clause(len(names), 'NCCL variable', 'is')} the same {on}"
         yield passed(message if names else "no rank sets an NCCL variable", evidence=[PROCESS, RANKS]).on(fine)
 
 
@@ -200,7 +200,7 @@ def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
         found = settings.values(name)
         if len(found) > 1:
             grade = failed if trait.breaks else warned
-            yield grade(f"{name} differs between ranks of one node: {' and '.join(found[:3])}", subject=name,
+            yield grade(f"{name} differs between the ranks of one node: {' and '.join(found[:3])}", subject=name,
                       found=", ".join(found[:8]), expected="one value", evidence=[RANKS]).on([node])  # fmt: skip
         else:
             single[node] = found[0]

@@ -10,7 +10,7 @@ from preflight.checks.job.campaign_coverage import no_campaign
 from preflight.checks.job.nccl_tests import PERFORMANCE, size_of
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, clause, counted, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.bench.shared_uplinks import SharedRuns
@@ -28,7 +28,7 @@ _TOGETHER = 0.7
 def no_shared_uplinks(run: RunFacts, site: Site) -> Finding | None:
     """Skip campaigns without runs over shared uplinks."""
     if run.shared_uplinks is None:
-        return skipped("no campaign loaded all uplinks at once (preflight bench --load-spines)",
+        return skipped("the campaign did not load all uplinks at once (`preflight bench --load-spines`)",
                        evidence=[bench.campaign.RECORD]).about()  # fmt: skip
     return None
 
@@ -68,8 +68,8 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     shared, at_once = run.shared_uplinks, run.campaign.plan.at_once
     evidence = [bench.campaign.RECORD]
     if shared.busbw is None or shared.alone < _FEWEST:
-        yield unknown(f"{shared.alone} runs of one pair are too few to compare with", evidence=evidence,
-                      expected=f"at least {_FEWEST}")  # fmt: skip
+        yield unknown(f"{clause(shared.alone, 'run', 'was')} of a single pair, too few to compare with all pairs at "
+                      "once", evidence=evidence, expected=f"at least {_FEWEST}")  # fmt: skip
         return
     alone = f"{shared.busbw:.4g} GB/s of one pair at {size_of(run.campaign.plan.bytes)}"
     low = [pair for pair in shared.pairs if pair.share < _ENOUGH]
@@ -94,14 +94,16 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _incomplete(shared: SharedRuns, at_once: int) -> str:
     """Return why runs do not show that the uplinks suffice; empty if they do."""
-    if shared.stopped or not shared.pairs:
-        return f"{shared.stopped} of them failed"
+    if not shared.pairs:
+        return "no two leaves have a completed run between them"
+    if shared.stopped:
+        return f"{clause(shared.stopped, 'run', 'has')} failed"
     if shared.absent:
-        return f"{len(shared.absent)} nodes took no part, such as {shared.absent[0]}"
+        return f"{counted(len(shared.absent), 'node')} took no part, such as {shared.absent[0]}"
     if any(pair.runs < 2 for pair in shared.pairs):
         return "there was only one pair between some leaves"
     if shared.largest > at_once:
-        return f"only {at_once} were launched side by side (--at-once)"
+        return f"only {clause(at_once, 'run', 'was')} started side by side (--at-once)"
     if shared.together < _TOGETHER:
-        return f"all were active for only {shared.together:.0%} of the time"
+        return f"all pairs were active at once for only {shared.together:.0%} of the time"
     return ""

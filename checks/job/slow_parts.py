@@ -18,11 +18,12 @@ from preflight.checks.job.pair_messages import (
     listed,
     no_pairs,
     noise_if_blind,
+    of_all,
     port_errors_during,
 )
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, none_of, passed, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.bench.comparison import Comparison
@@ -93,17 +94,17 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
                           fix="run at least 8 pairs of nodes, each as a separate launch")  # fmt: skip
         elif (blind := noise_if_blind(comparison)) is not None:
-            yield unknown(f"{label}: the noise of these runs is {blind:.0%}: no part can be judged", evidence=keys,
-                          fix=QUIETER)  # fmt: skip
+            yield unknown(f"{label}: these runs vary too much to judge any part: their noise is {blind:.0%}",
+                          evidence=keys, fix=QUIETER)  # fmt: skip
         elif slow:
             yield unknown(
-                f"{label}: no part explains {counted(slow, 'slow run')} of {len(comparison.judged)} with odds "
-                "of 100 to 1",
+                f"{label}: {slow} of {counted(len(comparison.judged), 'run')} {verb(slow, 'is')} slow, and no part "
+                "explains this with odds of 100 to 1",
                 evidence=keys,
                 fix="run the nodes of the slow pairs with other nodes",
             )
         elif all(level.usual for level in comparison.levels):
-            yield passed(f"{label}: no slow run among {len(comparison.judged)}", evidence=keys)
+            yield passed(f"{label}: {none_of(len(comparison.judged), 'run')} is slow", evidence=keys)
         else:
             text = f"no part explains the {len(comparison.judged)} runs; bench.pairs warns of the paths between them"
             yield passed(f"{label}: {text}", evidence=keys)
@@ -115,8 +116,8 @@ def _outside(
     names = sorted(cause.factor.of for cause in nodes)
     rate = median(bench.nic_rates.rate_of(comparison, cause) for cause in nodes)
     return warned(
-        f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest at more than "
-        f"NICs can carry: these nodes are outside the NVLink domain of the rest, or do not reach it: {listed(names)}",
+        f"{len(names)} of {measured} nodes ({listed(names)}) run {label} at {rate:.4g} GB/s, the other nodes at "
+        "more than NICs can carry: these nodes are outside the NVLink domain of those, or do not reach it",
         found=f"{len(names)} nodes at the rate of NICs",
         expected="all nodes in one NVLink domain, or none",
         evidence=list(keys),
@@ -130,8 +131,8 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
         share = median(item.share for item in nodes)
         names = listed([item.node for item in nodes])
         yield unknown(
-            f"all runs of {len(nodes)} of {measured} nodes reach only {share:.0%} of the rate of the other runs "
-            f"of {label}: different hardware, or separate leaves: {names}",
+            f"all runs of {label} with {len(nodes)} of {measured} nodes ({names}) reach only {share:.0%} of the rate "
+            "of the other runs: these nodes have different hardware or separate leaves",
             found=f"{len(nodes)} low nodes",
             evidence=keys,
             fix=fix,
@@ -139,17 +140,18 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
         return
     for item in nodes:
         yield unknown(
-            f"node {item.node}: all of its {item.runs} runs of {label} are low, {item.share:.0%} of the other runs: "
-            "it is slow (losing one rail of eight costs an eighth), or on a different leaf; the leaves are not known",
-            subject=f"node {item.node}", found=f"{item.share:.0%} of the other runs", evidence=keys, fix=fix,
+            f"node {item.node}: its {item.runs} runs of {label} all reach only {item.share:.0%} of the rate of other "
+            "runs: the node is slow (losing one rail of eight costs an eighth) or on a different leaf; the leaves are "
+            "not known",
+            subject=f"node {item.node}", found=f"{item.share:.0%} of the rate of other runs", evidence=keys, fix=fix,
         )  # fmt: skip
 
 
 def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys: Sequence[str]) -> Finding:
     names = sorted(cause.factor.of for cause in nodes)
     return warned(
-        f"{len(names)} of {measured} nodes are slow in {label}: different hardware or settings are "
-        f"likelier than that many faults: {listed(names)}",
+        f"{len(names)} of {measured} nodes are slow in {label}: {listed(names)}; different hardware or settings are "
+        "likelier than that many faults",
         found=f"{len(names)} slow nodes",
         expected="fewer than half",
         evidence=list(keys),
@@ -160,12 +162,13 @@ def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys:
 def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison, run: RunFacts) -> Finding:
     slow, others = cause.elsewhere
     more = "; even slower as messages grow" if effect == "slow" and _all_fall(cause, comparison) else ""
-    more += f"; it may also be: {', '.join(_rivals(cause))}" if cause.alike else ""
+    more += f"; the cause may also be {' or '.join(_rivals(cause))}" if cause.alike else ""
     sources = dict.fromkeys(comparison.held[place].run.source for place in cause.places)
     own = cause.factor.node or (cause.factor.of if cause.factor.kind == bench.factors.NODE else "")
     return failed(
-        f"{cause.factor}: {cause.slow} of its {cause.runs} runs of {label} are {effect}, {slow} of {others} elsewhere "
-        f"({cause.bits:.1f} bits of evidence){more}{port_errors_during(run, list(sources), own)}",
+        f"{cause.factor}: {of_all(cause.slow, cause.runs)} of its runs of {label} are {effect}, and "
+        f"{of_all(slow, others)} elsewhere ({cause.bits:.1f} bits of evidence)"
+        f"{more}{port_errors_during(run, list(sources), own)}",
         subject=str(cause.factor),
         found=f"{cause.slow} of {cause.runs} runs {effect}",
         expected=f"as elsewhere, {slow} of {others}",
@@ -178,7 +181,7 @@ def _rivals(cause: FactorEvidence) -> list[str]:
     """Name the other possible causes; three or more GPUs of a node are one."""
     gpus = Counter(rival.node for rival in cause.alike if rival.kind == bench.factors.GPU)
     return list(dict.fromkeys(
-        f"one of {gpus[rival.node]} GPUs of {rival.node}, or its port"
+        f"one of the {gpus[rival.node]} GPUs of {rival.node}, or its port"
         if rival.kind == bench.factors.GPU and gpus[rival.node] >= _ANY_GPU else str(rival)
         for rival in cause.alike
     ))  # fmt: skip

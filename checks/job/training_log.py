@@ -87,15 +87,15 @@ def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, large in larger:
         if large.ranks == small.ranks:
             continue
-        names = f"{key.removeprefix('log:')} against {small_key.removeprefix('log:')}"
+        names = f"{key.removeprefix('log:')} compared with {small_key.removeprefix('log:')}"
         if (large.framework, large.unit) != (small.framework, small.unit):
             yield unknown(f"{names}: {large.unit} of {large.framework} and {small.unit} of {small.framework} cannot be "
                           "compared", subject=key.removeprefix("log:"), evidence=[key, small_key],
-                          fix="Pass logs of one program at both sizes.")  # fmt: skip
+                          fix="Pass logs of the same program at both sizes.")  # fmt: skip
             continue
         efficiency = large.value / small.value
-        message = (f"{names}: {large.value:.4g} {large.unit} on {large.ranks} ranks, {small.value:.4g} on "
-                   f"{small.ranks}: {efficiency:.0%} of the throughput per GPU")  # fmt: skip
+        message = (f"{names}: {large.value:.4g} {large.unit} on {large.ranks} ranks are {efficiency:.0%} of the "
+                   f"{small.value:.4g} on {small.ranks} ranks")  # fmt: skip
         subject, share = key.removeprefix("log:"), f"{efficiency:.0%}"
         if efficiency >= _SCALES:
             yield passed(message, subject=subject, found=share, evidence=[key, small_key])

@@ -28,7 +28,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
-from preflight.model import Finding, check, counted, failed, none_of, passed, unknown, warned
+from preflight.model import Finding, check, counted, each_of, failed, none_of, passed, some_of, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
@@ -80,18 +80,19 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
         "evidence": [GPU_NODES, *([USABLE_NODES] if withheld > 0 else []), PROCESS],
     }
     if withheld > 0 and (gpus_given(node.evidence, node.environment) == len(gpus) or (requested and not usable)):
-        yield failed(f"{withheld} of {len(gpus)} GPU devices in this container cannot be opened",
+        opened = none_of(len(gpus), "GPU device") if not usable else f"only {usable} of {len(gpus)} GPU devices"
+        yield failed(f"{opened} in this container can be opened",
                      expected="devices allowed by its control group", fix=_WITHHELD, **details)  # fmt: skip
         return
     if withheld > 0 and not usable:
         gpus = []
     if not gpus and (requested or site.members.gpus):
-        yield failed(f"no GPU device in this container, {len(node.gpus_on_bus)} on the host's bus",
+        yield failed(f"this container has no GPU device; the PCI bus has {counted(len(node.gpus_on_bus), 'GPU')}",
                      expected="/dev/nvidia0, nvidiactl, nvidia-uvm", **details)  # fmt: skip
     elif not gpus:
         yield unknown(
-            "no GPU device in this container, and it is not declared whether it should have one",
-            fix="if the job needs one: request `nvidia.com/gpu`, with the runtime class `nvidia`",
+            "this container has no GPU device, and it is not declared whether it should have one",
+            fix="if the job needs a GPU, request `nvidia.com/gpu` with the runtime class `nvidia`",
             **details,
         )
     elif lacking:
@@ -100,7 +101,9 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     else:
         usable = len(gpus) - max(withheld, 0)
         yield passed(
-            f"{counted(usable, 'GPU device')} in this container, {len(node.gpus_on_bus)} on the host's bus", **details
+            f"this container has {counted(usable, 'GPU device')}; the PCI bus has "
+            f"{counted(len(node.gpus_on_bus), 'GPU')}",
+            **details,
         )
 
 
@@ -185,15 +188,15 @@ def judge_address(network: PodNetwork, key: str) -> Iterator[Finding]:
     """Report a network without an address from the CNI."""
     if network.interface and network.ips == ():
         yield warned(f"{network.interface} of the network {network.name} has no address from the CNI",
-                     subject=network.interface, found="no ips", expected="an address", evidence=[key],
-                     fix="Give the network an IPAM; InfiniBand without IPoIB needs none.")  # fmt: skip
+                     subject=network.interface, found="no address", expected="an address", evidence=[key],
+                     fix="Configure an IPAM for the network; InfiniBand without IPoIB needs none.")  # fmt: skip
 
 
 def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Finding]) -> Iterator[Finding]:
     """Report RDMA devices with a GUID of zero; ``guids`` has each GUID and its record."""
     for device, (guid, key) in guids.items():
         if not guid:
-            yield report(f"{device} has no GUID: the virtual function was not given one", subject=device,
+            yield report(f"{device} has no GUID: none was assigned to the virtual function", subject=device,
                          found="0000:0000:0000:0000", expected="a GUID", evidence=[key])  # fmt: skip
 
 
@@ -209,8 +212,8 @@ def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
     impact="slows-job",
     explains=(("rdma.port-state", "part"),),
     source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",
-    fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: assign the function to "
-    "the pod.",
+    fix="On InfiniBand, assign the GUID with ib-kubernetes or `ip link set PF vf N node_guid GUID`. On RoCE, move the "
+    "interface of the function into the pod.",
     action="fix-job",
     answers=("NT-CTR-4",),
     unless=(no_rdma, no_address_needed),
@@ -252,8 +255,10 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif not devices:
         yield unknown("there is no compute port", evidence=[RDMA_CLASS])
     elif all(guids.values()):
-        local = f", {len(here)} of {counted(len(roce), 'RoCE interface')} in the pod" if roce else ""
-        yield passed(f"{counted(len(devices), 'RDMA device')} with a GUID{local}", evidence=list(keys.values())[:3])
+        local = ""
+        if roce:
+            local = f"; {some_of(len(here), len(roce), 'RoCE interface')} {verb(len(here), 'is')} in the pod"
+        yield passed(f"{each_of(len(devices), 'RDMA device')} has a GUID{local}", evidence=list(keys.values())[:3])
 
 
 def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceError]]:

@@ -9,7 +9,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.pod import POD, Container, pod
-from preflight.model import Finding, check, counted, passed, skipped, times, unknown, warned
+from preflight.model import Finding, check, counted, none_of, passed, skipped, times, unknown, warned
 
 
 def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
@@ -24,7 +24,7 @@ def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
         return None
     if any(container.restarts is not None for container in containers):
         return None
-    return skipped("the pod's object has no restart counts of its containers", evidence=[POD])
+    return skipped("the pod's object does not state how often its containers were restarted", evidence=[POD])
 
 
 @check(
@@ -33,7 +33,7 @@ def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
     fault="A container of the pod failed, or was restarted",
     impact="blocks-job",
     source="Kubernetes API reference, core/v1 ContainerStatus: restartCount, state, lastState",
-    fix="`kubectl describe pod POD` and `kubectl logs --previous POD` show why it ended.",
+    fix="Run `kubectl describe pod POD` and `kubectl logs --previous POD`: they show why the container ended.",
     action="fix-job",
     unless=(outside_pod, no_restarts),
 )
@@ -58,17 +58,18 @@ def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bad = [container for container in reported if container.restarts or _failed(container)]
     for container in bad:
         what = f"was restarted {times(container.restarts)}" if container.restarts else "is not running"
-        last = f", last terminated: {container.ended}" if container.ended else ""
+        reason, _, code = container.ended.rpartition(" ")
+        last = f"; it last ended with exit code {code}" + f" ({reason})" * bool(reason) if container.ended else ""
         yield warned(f"container {container.name} {what}{last}", subject=container.name,
                      found=container.ended or str(container.restarts), expected="no restart",
                      evidence=[POD], fix=_fix(container))  # fmt: skip
     if len(reported) < len(containers):
         yield unknown(
-            f"no state is reported for {counted(len(containers) - len(reported), 'container')} of the pod",
+            f"the pod's object has no state of {counted(len(containers) - len(reported), 'container')}",
             evidence=[POD],
         )
     elif not bad:
-        yield passed(f"{counted(len(reported), 'container')}, not restarted", evidence=[POD])
+        yield passed(f"{none_of(len(reported), 'container')} has failed or was restarted", evidence=[POD])
 
 
 def _failed(container: Container) -> bool:
@@ -78,5 +79,5 @@ def _failed(container: Container) -> bool:
 
 def _fix(container: Container) -> str:
     if "OOMKilled" in container.ended or container.ended.endswith(" 137"):
-        return "Raise the container's memory limit, or use fewer data-loader workers; `kubectl describe pod POD`."
+        return "Raise the container's memory limit (`kubectl describe pod POD`), or use fewer data-loader workers."
     return ""

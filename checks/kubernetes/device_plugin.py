@@ -88,11 +88,12 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     allocated = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
     if not node.evidence.exists(DEVICE_NODES):
         requesters = ", ".join(devices[rdma[0]])
-        yield failed(f"{requesters} requested {rdma[0]}, but this container has no /dev/infiniband", found=allocated,
+        yield failed(f"{rdma[0]} is requested by {requesters}, but this container has no /dev/infiniband",
+                     found=allocated,
                      expected="/dev/infiniband in each container that needs it",
                      evidence=[POD, DEVICE_NODES])  # fmt: skip
     elif not broken:
-        yield passed(f"{len(rdma)} RDMA resource{'s' * (len(rdma) > 1)} allocated to the pod", found=allocated,
+        yield passed(f"the pod was allocated {counted(len(rdma), 'RDMA resource')}", found=allocated,
                      evidence=[POD, DEVICE_NODES])  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
             f"the claim{'s' * (len(found.claims) > 1)} {', '.join(found.claims)}" if found.claims else ", ".join(others)
         )
         fix = (
-            f'declare it in the cluster file: {key} = ["{others[0]}"]' if others else "see `kubectl get resourceclaims`"
+            f'declare it in the cluster file: {key} = ["{others[0]}"]' if others else "run `kubectl get resourceclaims`"
         )
         return unknown(
             f"it is not declared whether {named} {'is' if len(found.claims or others) == 1 else 'are'} for RDMA",
@@ -116,7 +117,7 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
         return skipped("the pod requests no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
     promised = bool(site.hcas.value or site.members.ports.compute)
     if promised and node.evidence.exists(DEVICE_NODES):
-        how = "a container is privileged" if found.privileged else "a host path is mounted"
+        how = "a container is privileged" if found.privileged else "probably through a host path"
         return warned(f"the pod has RDMA devices although it requests none ({how}): two pods may get the same ones",
                       expected="an RDMA resource", **details)  # fmt: skip
     if promised:
@@ -147,7 +148,7 @@ def _without_api(
                       fix=_access_fix(error.why), evidence=[POD, PROCESS])  # fmt: skip
     elif not broken:
         count = sum(len(functions[name]) for name in rdma)
-        yield passed(f"{counted(count, 'function')} of RDMA NICs allocated to this container",
+        yield passed(f"this container was allocated {counted(count, 'function')} of RDMA NICs",
                      found=", ".join(sorted(rdma)), evidence=[PROCESS, RDMA_CLASS])  # fmt: skip
 
 
@@ -186,4 +187,4 @@ def _access_fix(why: str) -> str:
         return "set automountServiceAccountToken: true, with the role of deploy/kubernetes/base"
     if "API server" not in why:
         return "collect again with this version of preflight"
-    return "allow the pod to reach the API server (network policy, proxy), or see `kubectl get pod -o yaml`"
+    return "allow the pod to reach the API server (network policy, proxy), or run `kubectl get pod POD -o yaml`"

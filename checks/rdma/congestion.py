@@ -22,7 +22,7 @@ from preflight.checks.rdma.per_port import (
 from preflight.checks.window_load import IDLE, LOADED, UNDER_LOAD
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, passed, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.counter_growth import PortGrowth
@@ -91,7 +91,8 @@ def _notifications(ports: Sequence[PortGrowth]) -> str:
     roce = [port for port in ports if port.port.roce]
     uncounted = [port for port in roce if not port.matching("rp_cnp_ignored")]
     if uncounted:
-        return f"; ignored congestion notifications are not counted at {len(uncounted)} of {len(roce)} RoCE ports"
+        where = some_of(len(uncounted), len(roce), "RoCE port")
+        return f"; ignored congestion notifications are not counted at {where}"
     return ", and none ignores congestion notifications" if roce else ""
 
 
@@ -130,11 +131,11 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
         elif hold.share >= HELD:
             carried = _carried(port, hold)
             stuck = hold.share >= STUCK and carried is not None and carried < IDLE
-            who = "its switch paused it" if hold.way == "rx" else "it paused its switch"
-            sends = "sends" if hold.way == "rx" else "receives"
-            rate = f", and it {sends} {carried:.1%} of its rate" if carried is not None else ""
+            who = "was paused by its switch" if hold.way == "rx" else "paused its switch"
+            sent = "sent" if hold.way == "rx" else "received"
+            rate = f", and {sent} at {carried:.1%} of its rate" if carried is not None else ""
             yield (fail if stuck else warn)(
-                f"{port.port.name} was paused for {hold.share:.1%} of {port.seconds:.0f} s: {who}{rate}",
+                f"{port.port.name} {who} for {hold.share:.1%} of {port.seconds:.0f} s{rate}",
                 found=f"{hold.share:.1%} of the window ({hold.what})", expected=f"less than {HELD:.0%}", **at
             ).about(*ITEMS, "FP-BW-4")  # fmt: skip
 
@@ -153,7 +154,7 @@ def _summary(ports: Sequence[PortGrowth]) -> str:
     longest = "no port can be paused: PFC and pauses are off"
     if holds:
         share, name, hold = max(holds, key=lambda one: one[0])
-        longest = f"paused longest: {name}, {'at most ' * hold.bound}{share:.2%} of the window ({hold.what})"
+        longest = f"longest pause: {name}, {'at most ' * hold.bound}{share:.2%} of the window ({hold.what})"
     marked, cnps = (sum(total(port, name) for port in ports) for name in ("np_ecn_marked_.*", "rp_cnp_handled"))
     return f"{longest}; {marked} packets ECN-marked, {cnps} CNPs handled"
 

@@ -44,8 +44,11 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
         return
     loads = [port.load for port in sure if port.load is not None]
     busy = f", at up to {100 * max(loads):.0f}% of their rate" if loads else ""
+    where = some_of(len(sure), of, "compute port")
+    if what.startswith("no ") and len(sure) == of > 1:
+        where = f"any of {of} compute ports"
     yield passed(
-        f"{what} on {some_of(len(sure), of, 'compute port')} in {facts.counter_growth.window_of(sure)}{busy}",
+        f"{what} on {where} in {facts.counter_growth.window_of(sure)}{busy}",
         found="no growth",
         evidence=keys(sure[0].growths)[:3],
     )
@@ -63,7 +66,7 @@ def _impact(grown: Sequence[Growth]) -> str:
 def _cause(port: PortGrowth, names: set[str]) -> str:
     """Return the likely cause of counters that grew together."""
     if names & _DEADLY:
-        return "queue pairs died, so NCCL reports error 12 and the job ends"
+        return "queue pairs failed, so NCCL reports error 12 and the job ends"
     if any("discard" in name and name != "port_xmit_discards" and not name.startswith("tx_") for name in names):
         return (
             "this NIC's port ran out of buffers, because no pause stopped the sender (PFC off or on another priority)"
@@ -129,7 +132,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         bad = [one for one in grown if one.fails]
         worst = sorted(grown, key=lambda one: (not one.fails, -one.per_s))
-        load = "" if port.load is None else f" at {100 * port.load:.0f}% of its rate"
+        load = "" if port.load is None else f" while it carries {100 * port.load:.0f}% of its rate"
         yield (fail if bad else warn)(
             f"{port.port.name} loses packets{load}: {_cause(port, {one.counter.name for one in grown})}",
             found=f"{listing(worst[:4])} in {port.seconds:.0f} s",
@@ -212,7 +215,7 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if ratio is not None and ratio > 1e-7:
             key = port.matching("rx_corrected_bits_phy")[0].key
             yield warn(
-                f"FEC of {port.port.name} corrects one bit in {1 / ratio:.2g}",
+                f"FEC of {port.port.name} corrects 1 bit in {1 / ratio:,.0f}",
                 subject=port.port.name,
                 found=f"raw bit error ratio {ratio:.2g}",
                 expected="at most 1e-7",
@@ -257,7 +260,7 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
         *IN_BENCH,
     ),
     source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
-    fix="`dmesg -T | grep -i 'link down'` shows the time; reseat or replace the cable, then check the peer's "
+    fix="Find the time with `dmesg -T | grep -i 'link down'`; reseat or replace the cable, then check the peer's "
     "port. Neighbours that flap together point to a restarted switch.",
     answers=("AN-6", "NT-CNT-1"),
     window=True,
@@ -286,7 +289,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
         grown = port.grown(facts.counter_catalogue.CounterKind.FLAP)
         if grown:
             yield fail(
-                f"{port.port.name} went down and came back within {port.seconds:.0f} s",
+                f"{port.port.name} lost its link within {port.seconds:.0f} s",
                 found=listing(grown),
                 expected="no change",
                 **about(port, grown),

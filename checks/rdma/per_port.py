@@ -97,7 +97,7 @@ def unclear(ports: Iterable[PortGrowth], kinds: Collection[CounterKind]) -> Iter
         if vague:
             listed = "; ".join(f"{one.counter.name} {one.why}" for one in vague[:MOST_NAMED])
             yield unknown(
-                f"{port.port.name}: growth is unknown: {listed}",
+                f"the growth of counters on {port.port.name} is unknown: {listed}",
                 subject=port.port.name,
                 evidence=sorted({one.key for one in vague}),
                 fix="collect again; clear a saturated counter with `perfquery -R`",

@@ -69,22 +69,23 @@ def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: 
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
     if odd and not known_from:
-        message = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the other ports"
+        message = f"{', '.join(port.port.name for port, _ in odd)} carried far less or far more than the other ports"
         fix = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
         yield unknown(f"{message}, and it is not known whether jobs use them", evidence=evidence, fix=fix)
         return
     for port, rate in odd:
         way = "less than half of" if rate < middle else "more than twice"
         yield warned(
-            f"{port.port.name} carried {rate:.1f} Gb/s, {way} the median port",
+            f"{port.port.name} carried {rate:.1f} Gb/s, {way} the median of all ports",
             found=f"{rate:.1f} Gb/s",
             expected=f"{middle / 2:.1f} to {2 * middle:.1f} Gb/s (median of {len(rated)} ports: {middle:.1f})",
             **about(port, port.matching("port_(xmit|rcv)_data")),
         )
     if not odd:
         low, high = min(rate for _, rate in rated), max(rate for _, rate in rated)
-        message = f"{len(rated)} ports carried {low:.1f} to {high:.1f} Gb/s"
-        yield passed(message, found=f"{middle:.1f} Gb/s median", evidence=evidence)
+        shown = " to ".join(dict.fromkeys((f"{low:.1f}", f"{high:.1f}")))
+        yield passed(f"each of {len(rated)} ports carried {shown} Gb/s", found=f"{middle:.1f} Gb/s median",
+                     evidence=evidence)  # fmt: skip
 
 
 def no_lossless_priority(node: NodeFacts, site: Site) -> Finding | None:
@@ -154,7 +155,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good.append(port)
     if good:
-        yield passed(f"RDMA of {some_of(len(good), len(roce), 'port')} runs on priority {priority}",
+        yield passed(f"RDMA traffic of {some_of(len(good), len(roce), 'port')} runs on priority {priority}",
                      evidence=keys(good[0].matching(f"rx_prio{priority}_bytes|port_rcv_data")))  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | Non
         return None
     other = _busiest(port)
     return failed(
-        f"RDMA of {port.port.name} runs on priority {other}, not on the lossless priority {priority}",
+        f"RDMA traffic of {port.port.name} runs on priority {other}, not on the lossless priority {priority}",
         found=f"{100 * marked / rdma:.0f}% of its RDMA bytes on priority {priority}",
         expected=f"nearly all ({source})",
         **about(port, port.matching(f"[rt]x_prio[{priority}{other}]_bytes")),

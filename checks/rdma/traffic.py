@@ -136,16 +136,19 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     if not without:
         return passed(f"pauses are counted on {counted(len(roce), 'port')}", found=pauses, evidence=evidence)
     if priority is None:
-        return skipped("no pause counter of any priority: PFC is off, and not required", evidence=evidence[:3])
+        return skipped(
+            "no port has a pause counter of any priority: PFC is off, and not required", evidence=evidence[:3]
+        )
     if all(_pfc_is_off(node, port.port, priority) for port in roce if port.port.name in without):
-        message = f"{some(without)}: PFC is off for priority {priority}, so its pauses are not counted: see roce.chain"
+        message = f"PFC is off for priority {priority} on {some(without)}, so its pauses are not counted"
         return skipped(message, evidence=evidence[:3])
     virtual = any(
         facts.rdma_ports.is_virtual_function(node.evidence, p.port.device) for p in roce if p.port.name in without
     )
     report = unknown if node.in_virtual_machine or node.in_container or virtual else warned
     return report(
-        f"{some(without)}: no pause counter of priority {priority}: PFC is off there, or hidden from this function",
+        f"pauses of priority {priority} are not counted on {some(without)}: PFC is off there, or this function does "
+        "not show them",
         evidence=evidence,
         fix="see roce.chain; in a virtual machine or pod, run preflight on the host",
         found=f"no {wanted}",

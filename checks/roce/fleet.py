@@ -166,7 +166,7 @@ def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
         found = facts.roce_chain.addressing.routable(node.evidence, port)
         if found is None:
             key = keys(port.device, port.number, 0)[0]
-            raise EvidenceError(key, f"{port.name} has no RoCE v2 entry with an IP address: see roce.chain")
+            raise EvidenceError(key, f"{port.name} has no RoCE v2 entry with an IP address (see roce.chain)")
         indexes.add(found.index)
     return " and ".join(map(str, sorted(indexes))) or None
 

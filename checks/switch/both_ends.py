@@ -10,7 +10,7 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
 from preflight.facts.switch.model import growth
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, none_of, passed, unknown, warned
 
 #: Minimum number of pauses sent for a comparison, and minimum share of them that the other end must count: the two
 #: windows begin some seconds apart. Judgement calls.
@@ -69,8 +69,8 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                       evidence=[net.switches[0].key("ports")],
                       fix="read the switches twice: `preflight check --switches --window 60`")  # fmt: skip
     if steady:
-        only = f"; {half} of them counted at one end only" if half else ""
-        yield passed(f"{counted(steady, 'cable')} did not lose the link{only}", evidence=[net.switches[0].key("ports")])
+        only = f"; {clause(half, 'cable', 'is')} counted at one end only" if half else ""
+        yield passed(f"{none_of(steady, 'cable')} lost its link{only}", evidence=[net.switches[0].key("ports")])
 
 
 def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None) -> Finding:
@@ -79,15 +79,15 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
     ]
     shown, owner = ", ".join(counts), ""
     if near and far:
-        words = "both ends lost the link: the cable or a module"
+        words = "both ends lost the link: suspect the cable or a module"
     elif None in (near, far):
         words = f"{cable.near if near else cable.other} lost the link; the other end was not counted"
     elif near:
-        words = f"only {cable.near} lost the link: its port or module"
+        words = f"only {cable.near} lost the link: suspect its port or module"
     elif cable.other.is_switch:
-        words = f"only {cable.other} lost the link: its port or module"
+        words = f"only {cable.other} lost the link: suspect its port or module"
     else:
-        words, owner = f"only {cable.other} lost the link: its NIC, firmware or driver", "node"
+        words, owner = f"only {cable.other} lost the link: suspect its NIC, firmware or driver", "node"
     keys = [net.by_name[cable.near.device].key("ports")]
     keys += [net.by_name[cable.other.device].key("ports")] if cable.other.is_switch else []
     return failed(f"{cable}: {words}{cable.note}", subject=str(cable), found=shown, expected="no change at either end",
@@ -154,8 +154,9 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
     if judged or weighed:
-        yield passed(f"both ends of {counted(judged, 'cable')} count the same pauses ({counted(busy, 'direction')} "
-                     f"with many), and both ends of {counted(weighed, 'cable')} the same bytes",
+        many = f", many in {counted(busy, 'direction')}" if busy else ""
+        yield passed(f"both ends count the same pauses on {counted(judged, 'cable')}{many}, and the same bytes on "
+                     f"{counted(weighed, 'cable')}",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(

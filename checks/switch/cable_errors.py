@@ -10,7 +10,7 @@ from preflight.checks.switch.links import no_cable
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, passed, unknown, warned
 
 #: Damaged frames per hour above which a cable fails, as for a host's port (rx_crc_errors_phy).
 _PER_HOUR = 10
@@ -24,8 +24,8 @@ _PER_HOUR = 10
     owner="network",
     source="SONiC SAI_PORT_STAT_IF_IN_ERRORS, EOS totalInErrors, NX-OS eth_inerr; mlx5 hw_counters; 10 an hour as for "
     "rx_crc_errors_phy",
-    fix="Damaged frames: clean, reseat or replace the cable, or its module at the sending end. Dropped frames: compare "
-    "`show interfaces counters` with the MTU, VLAN and buffers of the port.",
+    fix="For damaged frames, clean, reseat or replace the cable, or its module at the sending end. For dropped frames, "
+    "compare `show interfaces counters` with the MTU, VLAN and buffers of the port.",
     explains=(("counters.loss", "cable"), ("counters.link-quality", "cable", "* damaged frames *")),
     action="fix-site",
     separate=True,
@@ -65,25 +65,25 @@ def errors(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             blank.setdefault(end.device, []).append(end.port)
         near = counts[cable.near]
         if near and near.dropped and not cable.other.is_switch and not cable_ends.counts_losses(net, cable.other):
-            alone.append(f"{cable.near} ({near.dropped}, to {cable.other})")
+            alone.append(f"{cable.near} ({counted(near.dropped, 'packet')} to {cable.other})")
         elif not judged and not silent:
             clean += 1
             dropped = sum(count.dropped or 0 for count in counts.values() if count)
             quiet += 0 if cable.other.is_switch else dropped
             between += dropped if cable.other.is_switch else 0
     for name, ports in blank.items():
-        why = "they decreased within the window" if name in net.cleared else "no two readings have them"
-        yield unknown(f"{name} {listed(ports)}: error counters are unknown: {why}", subject=name,
+        why = "the counters decreased within the window" if name in net.cleared else "no two readings have the counters"
+        yield unknown(f"the errors of {name} {listed(ports)} are unknown: {why}", subject=name,
                       evidence=[net.by_name[name].key("port counters")],
                       fix="read the switch twice: `preflight check --switches --window 60`")  # fmt: skip
     if alone:
-        yield unknown(f"whether hosts lost the packets that switch ports dropped is unknown: {listed(alone)}",
+        yield unknown(f"it is unknown whether hosts lost the packets that switch ports dropped: {listed(alone)}",
                       evidence=[net.switches[0].key("port counters")],
                       fix="read the hosts twice too: `preflight check --hosts … --switches --window 60`")  # fmt: skip
     if clean:
         keys = [net.switches[0].key("port counters")]
         drops = f"; {counted(quiet, 'dropped packet')} caused no loss that a host counts" if quiet else ""
-        drops += f"; {counted(between, 'packet')} dropped between switches" if between else ""
+        drops += f"; {clause(between, 'packet', 'was')} dropped between switches" if between else ""
         yield passed(f"no switch port of {counted(clean, 'cable')} received a damaged frame{drops}", evidence=keys)
 
 
@@ -104,11 +104,14 @@ def _damage(net: Ethernet, cable: EthernetCable) -> Iterator[Finding]:
 def _beside(net: Ethernet, end: CableEnd) -> str:
     """Return what the other end counts, as the end of a message."""
     other = cable_ends.traffic(net, end)
-    damaged = "an unknown number" if other is None or other.damaged is None else f"{other.damaged}"
+    damaged = "an unknown number" if other is None or other.damaged is None else f"{other.damaged or 'none'}"
     lost = ""
     if not end.is_switch:
-        none = "none" if cable_ends.counts_losses(net, end) else "not counted"
-        lost = f"; its lost RDMA packets: {_shown(cable_ends.rdma_errors(net, end)) or none}"
+        none = " and lost no RDMA packet" if cable_ends.counts_losses(net, end) else (
+            "; its lost RDMA packets are not counted"
+        )  # fmt: skip
+        shown = _shown(cable_ends.rdma_errors(net, end))
+        lost = f" and lost RDMA packets ({shown})" if shown else none
     return f", which received {damaged} itself{lost}"
 
 
@@ -118,8 +121,8 @@ def _drops(net: Ethernet, cable: EthernetCable) -> Iterator[Finding]:
     lost = {} if cable.other.is_switch else cable_ends.rdma_errors(net, cable.other)
     if own is not None and own.dropped and lost:
         yield warned(
-            f"{cable.near} dropped {counted(own.dropped, 'packet')} while {cable.other} lost RDMA packets: "
-            f"{_shown(lost)}{cable.note}", subject=str(cable), found=f"+{own.dropped} in {own.seconds:.0f} s",
+            f"{cable.near} dropped {counted(own.dropped, 'packet')} while {cable.other} lost RDMA packets "
+            f"({_shown(lost)}){cable.note}", subject=str(cable), found=f"+{own.dropped} in {own.seconds:.0f} s",
             expected="+0", evidence=[net.by_name[cable.near.device].key("port counters")],
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+from preflight.evidence.document import with_subject
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, SwitchPort, went_back
@@ -18,6 +19,11 @@ def listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_NAMED])
     more = len(names) - _NAMED
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def unread_record(what: str, why: str) -> str:
+    """Put the name of a record before the reason why it could not be read."""
+    return f"reading {what} {why}" if why.startswith("failed") else with_subject(what, why)
 
 
 def priority_list(value: frozenset[int] | None) -> str:
@@ -60,7 +66,7 @@ def unread(switch: SwitchFacts, *parts: str) -> Iterator[Finding]:
     for part in parts:
         if part in switch.gaps:
             yield unknown(
-                f"{switch.name}: {switch.keys[part]} was not read: {switch.gaps[part]}", subject=switch.name,
+                f"{switch.name}: {unread_record(switch.keys[part], switch.gaps[part])}", subject=switch.name,
                 evidence=[switch.key(part)], fix=switch.remedy,
             )  # fmt: skip
             return
@@ -109,6 +115,6 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
         why = f"its readings are {switch.window_s:g} s apart, but the counters are polled every {poll / 1000:g} s"
     if why:
         yield unknown(
-            f"{switch.name}: growth is not known: {why}", subject=switch.name, evidence=key,
-            fix=f"read the counters twice, at least {least:g} s apart: `show techsupport`, `counterpoll show`",
+            f"{switch.name}: the growth of its counters is unknown: {why}", subject=switch.name, evidence=key,
+            fix=f"read the counters twice, at least {least:g} s apart (`show techsupport`, `counterpoll show`)",
         )  # fmt: skip

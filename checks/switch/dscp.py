@@ -119,8 +119,8 @@ def _dscp_of(
         )  # fmt: skip
     if unbound:
         yield warned(
-            f"{switch.name} {listed(unbound)}: no DSCP map is bound to the port, but one is to other ports of the "
-            "switch", subject=switch.name, found="no map", expected=f"DSCP {wanted} in the lossless queue",
+            f"no DSCP map is bound to {switch.name} {listed(unbound)}, unlike other ports of the switch",
+            subject=switch.name, found="no map", expected=f"DSCP {wanted} in the lossless queue",
             evidence=keys,
         )  # fmt: skip
     if blank:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from preflight.checks.switch.common import listed, priority_list
+from preflight.checks.switch.common import listed, priority_list, unread_record
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
@@ -69,14 +69,15 @@ def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         if repeated:
             continue
         yield failed(
-            f"{wrong.end} shows {wrong.names}, but {wrong.far} shows {wrong.far_names}", subject=str(subject),
+            f"{wrong.end} shows {wrong.names} as its neighbour, but {wrong.far} shows {wrong.far_names}",
+            subject=str(subject),
             found=f"{wrong.far} shows {wrong.far_names}", expected=f"{wrong.far} shows {wrong.end}",
             evidence=[_lldp(net, wrong.end), _lldp(net, wrong.far)],
         )  # fmt: skip
     half = [cable for cable in net.cables if cable.note]
     if half:
         yield unknown(
-            f"{counted(len(half), 'cable is', 'cables are')} shown by one end only: "
+            f"{counted(len(half), 'cable is', 'cables are')} shown by only one end: "
             f"{listed([str(cable) for cable in half])}",
             evidence=[_lldp(net, half[0].near)], fix=_LLDP_FIX,
         )  # fmt: skip
@@ -89,7 +90,8 @@ def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     both = len(net.cables) - len(half)
     if both and not net.contradictions:
         yield passed(
-            f"both ends of {counted(both, 'cable')} show each other", evidence=[_lldp(net, net.cables[0].near)]
+            f"both ends of {counted(both, 'cable')} show each other as neighbours",
+            evidence=[_lldp(net, net.cables[0].near)],
         )
 
 
@@ -108,7 +110,8 @@ def _key(net: Ethernet, end: CableEnd, part: str, of_host: str) -> str:
     impact="slows-job",
     owner="network",
     source="IEEE 802.1Qbb (PFC); SONiC PORT_QOS_MAP (pfc_enable); dcb(8), mlnx_qos",
-    fix="Set the same priorities: `config interface pfc priority PORT 3 on` in SONiC, `mlnx_qos -i IF --pfc …`.",
+    fix="Set the same priorities at both ends: `config interface pfc priority PORT 3 on` in SONiC, `mlnx_qos -i IF "
+    "--pfc …` on a host.",
     explains=(
         ("switch.pfc", "cable"),
         ("ethernet.peers-equal", "names"),
@@ -145,12 +148,13 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         keys = [key for _, key, _ in sides]
         if None in values:
             end, why = next((end, why) for end, (value, _, why) in zip(cable.ends, sides, strict=True) if value is None)
-            yield unknown(f"{cable}: PFC of {end} is not known: {why}", subject=str(cable), evidence=keys,
+            yield unknown(f"{cable}: PFC of {end} is unknown: {unread_record('its record', why)}", subject=str(cable),
+                          evidence=keys,
                           fix="install `dcb` or `mlnx_qos` on the host, and pass CONFIG_DB of the switch")  # fmt: skip
         elif values[0] == values[1] or _agree_on(site.priority, values):
             same += 1
         else:
-            shown = " and ".join(f"{end} has PFC on {priority_list(value)}"
+            shown = ", but ".join(f"{end} has PFC on {'priority ' * bool(value)}{priority_list(value)}"
                                  for end, value in zip(cable.ends, values, strict=True))  # fmt: skip
             yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same at both ends",
                          evidence=keys)  # fmt: skip
@@ -209,10 +213,10 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         ]
         if near is None or far is None:
             end = cable.near if near is None else cable.other
-            yield unknown(f"{cable}: the MTU of {end} is not known", subject=str(cable), evidence=keys,
+            yield unknown(f"{cable}: the MTU of {end} is unknown", subject=str(cable), evidence=keys,
                           fix="pass APPL_DB or CONFIG_DB of the switch")  # fmt: skip
             continue
-        shown = f"{cable.near} accepts {near} bytes, {cable.other} {far}{cable.note}"
+        shown = f"{cable.near} has MTU {near}, but {cable.other} has MTU {far}{cable.note}"
         if near < far or (cable.other.is_switch and near != far):
             enough = cable.other.is_switch and largest is not None and min(near, far) >= largest
             report = warned if enough else failed  # no host sends a frame that either end drops
@@ -238,7 +242,8 @@ def _largest_of_hosts(net: Ethernet) -> int | None:
     impact="slows-job",
     owner="network",
     source="IEEE 802.3 clauses 91, 119 and 134 (RS-FEC); SONiC PORT speed and fec",
-    fix="Set the same at both ends: `config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`; then reseat.",
+    fix="Set the same speed and FEC at both ends (`config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`); "
+    "then reseat the cable.",
     explains=(("ethernet.oversubscription", "names"),),
     action="fix-site",
     scope="fleet",
@@ -273,17 +278,17 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         codes = {port.fec for port in ports if port and port.fec}
         if any(port and port.up is False for port in ports):
             yield unknown(f"{cable}: the port is down", subject=str(cable), evidence=keys,
-                          fix="look at both ends: `show interfaces status`, `ip link`")  # fmt: skip
+                          fix="examine both ends: `show interfaces status`, `ip link`")  # fmt: skip
         elif near is None or far is None:
             end = cable.near if near is None else cable.other
-            yield unknown(f"{cable}: the speed of {end} is not known", subject=str(cable), evidence=keys,
+            yield unknown(f"{cable}: the speed of {end} is unknown", subject=str(cable), evidence=keys,
                           fix="pass APPL_DB or CONFIG_DB of the switch")  # fmt: skip
         elif near != far:
-            shown = f"{cable.near} runs at {near:g} Gb/s, {cable.other} at {far:g}{cable.note}"
+            shown = f"{cable.near} runs at {near:g} Gb/s, but {cable.other} at {far:g} Gb/s{cable.note}"
             yield failed(shown, subject=str(cable), found=f"{near:g} and {far:g} Gb/s", expected="the same",
                          evidence=keys, action="monitor")  # fmt: skip
         elif len(codes) > 1:
-            shown = " and ".join(
+            shown = ", but ".join(
                 f"{end} has FEC {port.fec}" for end, port in zip(cable.ends, ports, strict=True) if port
             )
             yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same", evidence=keys)

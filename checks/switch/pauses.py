@@ -27,7 +27,8 @@ _CLEAR_BOUND = 0.1
     impact="slows-job",
     owner="network",
     source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4); IEEE 802.1Qbb; IEEE 802.3 annex 31B",
-    fix="Look at the device named: `preflight check` on a host (PCIe width, receive buffers), `show pfc counters`.",
+    fix="Examine the device named: run `preflight check` on a host (PCIe width, receive buffers), or `show pfc "
+    "counters` on a switch.",
     action="fix-site",
     separate=True,
     answers=("FP-CON-1", "FP-CON-4"),
@@ -42,8 +43,8 @@ _CLEAR_BOUND = 0.1
     explains=(
         ("switch.marks", "names"),
         ("switch.watchdog-fired", "names"),
-        ("counters.congestion", "cable", "* receives data more slowly *", "*: it paused its switch*"),
-        ("counters.congestion", "cable", "*", "*: its switch paused it*"),
+        ("counters.congestion", "cable", "* receives data more slowly *", "* paused its switch for *"),
+        ("counters.congestion", "cable", "*", "* was paused by its switch *"),
         ("fleet.rates", "cable", "* receives data more slowly *", "traffic *"),
     ),
 )
@@ -185,20 +186,18 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
     stopped = f"{listed(root.waiting)} {'waits' if len(root.waiting) == 1 else 'wait'} for {share}"
     words, report = {
         pause.RECEIVER: ("{0} receives data more slowly than it arrives", failed),
-        pause.NIC_STORM: ("the NIC of {0} pauses without load", failed),
+        pause.NIC_STORM: ("the NIC of {0} sends pauses without load", failed),
         pause.CYCLE: ("{0} wait for each other: risk of deadlock", failed),
-        pause.INCAST: ("{0} is full: it receives more traffic than it can send", warned),
+        pause.INCAST: ("{0} is full: more traffic arrives for it than it can send", warned),
         pause.UPLINK: ("{0}, an uplink, is full: several flows share it", warned),
         pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
-        pause.UNKNOWN: (f"{{0}} stops other devices for an unknown reason: {_lacks(net, root)}", unknown),
+        pause.UNKNOWN: (f"{{0}} pauses other devices for an unknown reason: {_lacks(net, root)}", unknown),
     }[root.kind]
     fix, owner = "", "node" if root.kind == pause.RECEIVER else ""
     if root.kind == pause.RECEIVER and root.bound:  # the number of frames does not show the duration
-        words, report = "{0} pauses its port, for an unknown time", warned
+        words, report = "{0} pauses its switch for an unknown time", warned
         report = unknown if root.share < _CLEAR_BOUND else report
-        fix = (
-            "measure the pause time: `show pfc counters` with PAUSE durations, `ethtool -S IF | grep pause` on the host"
-        )
+        fix = "measure the pause time with `show pfc counters` on the switch, and `ethtool -S IF` on the host"
     first = next((name for name in (*root.waiting, *net.by_name) if name in net.by_name), "")
     keys = [net.by_name[first].key("port counters")] if first else []
     if root.kind == pause.UNKNOWN and _is_host(net, site, root.where):
@@ -209,7 +208,7 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
         stopped = f"{stopped}; its evidence shows {listed(reasons)}" if reasons else stopped
         keys = [*keys, *shown]
     if root.kind == pause.UNKNOWN:
-        fix = "pass its files or evidence as well, and those of all hosts and switches at its cables"
+        fix = "pass the evidence of this device, and of all hosts and switches at its cables"
     return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",
                   evidence=keys, fix=fix, owner=owner).with_parts(*root.waiting)  # fmt: skip
 
@@ -217,9 +216,9 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
 def _lacks(net: Ethernet, root: pause.PauseRoot) -> str:
     """Return why the origin of a pause is unknown."""
     if (switch := net.by_name.get(root.where)) and pause.all_known(net, switch):
-        return "it does not show the load of all its ports"
+        return "its files do not show the load of all its ports"
     if switch:
-        return "neither it nor the devices at its cables count all pauses that it receives"
+        return "neither the switch nor the devices at its cables count all pauses that it receives"
     return "there is no evidence from it"
 
 

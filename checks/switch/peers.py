@@ -10,7 +10,7 @@ from preflight.checks.switch.links import no_cable
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts
-from preflight.model import Finding, check, counted, passed, unknown, warned
+from preflight.model import Finding, check, clause, passed, unknown, warned
 
 #: Minimum number of switches in a tier to call one of them odd.
 _FEW = 3
@@ -71,11 +71,13 @@ def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                 odd += 1
                 yield warned(
                     f"{switch.name} differs from most {'leaves' if is_leaf else 'switches above the leaves'}: "
-                    f"{', '.join(other)}", subject=switch.name, found=f"{other[0]}: {_shown(settings[other[0]])}",
-                    expected=_shown(usual[other[0]]), evidence=[switch.key(_part(name)) for name in other],
+                    f"{', '.join(other)}", subject=switch.name,
+                    found=f"{other[0]}: {_beyond(settings[other[0]], usual[other[0]])}",
+                    expected=_beyond(usual[other[0]], settings[other[0]]),
+                    evidence=[switch.key(_part(name)) for name in other],
                 )  # fmt: skip
     if compared > odd:
-        yield passed(f"{counted(compared - odd, 'switch has', 'switches have')} the same settings as the tier",
+        yield passed(f"{clause(compared - odd, 'switch', 'has')} the same settings as most of the tier",
                      evidence=[net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
     elif not compared:
         yield unknown(f"no tier has {_FEW} switches of one model with known settings",
@@ -87,7 +89,10 @@ _PARTS = {"ECN thresholds": "ecn", "buffers": "profiles", "DSCP maps": "dscp", "
           "MTU": "ports"}  # fmt: skip
 
 
-def _shown(value: str) -> str:
+def _beyond(value: str, other: str) -> str:
+    """Return the items of a value that another value lacks, or else all items."""
+    items, others = value.split(", "), other.split(", ")
+    value = ", ".join([item for item in items if item not in others] or items)
     return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 2]} …"
 
 
@@ -118,13 +123,19 @@ def _settings(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> dict[st
             shown = f"xoff {group.xoff}, size {group.size}, threshold {group.dynamic_th or group.static_th or 0}"
             buffers.setdefault(f"buffers at {port.speed_gbps:g} Gb/s and {port.cable_m:g} m", set()).add(shown)
     maps = {
-        " ".join(f"{key}:{value}" for table in (of.tc_of_dscp, of.queue_of_tc or {}) for key, value in table.items())
+        ", ".join(
+            f"{key} {start} to {end} {value}"
+            for key, end, table in (("DSCP", "TC", of.tc_of_dscp), ("TC", "queue", of.queue_of_tc or {}))
+            for start, value in table.items()
+        )
         for port, _ in ports
         if (of := switch.maps.get(port.name)) is not None and of.tc_of_dscp
     }
     dogs = {dog for port, _ in ports if (dog := switch.watchdogs.get(port.name))}
     settings = {
-        "ECN thresholds": {f"{mark.kmin} to {mark.kmax} bytes, {mark.pmax}%" for mark in marked if mark and mark.on},
+        "ECN thresholds": {
+            f"{mark.kmin} to {mark.kmax} bytes (at most {mark.pmax}%)" for mark in marked if mark and mark.on
+        },
         **buffers,
         "DSCP maps": maps,
         "PFC watchdog": {f"{dog.action} {dog.detect_ms}/{dog.restore_ms} ms" for dog in dogs},

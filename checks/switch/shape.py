@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from preflight.checks.fabric.shape import path_lengths
-from preflight.checks.switch.common import listed
+from preflight.checks.switch.common import listed, unread_record
 from preflight.checks.switch.links import no_cable
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.fabric.graph import Graph, place
 from preflight.facts.switch.ether_graph import network, rails
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, verb, warned
 
 #: Factor up to which two ratios are equal.
 _EQUAL = 1.001
@@ -83,32 +83,36 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         least = down / (up + silent) if up + silent else math.inf
         most = (down + silent) / up if up else math.inf
         if "lldp" in switch.gaps or rates.unrated:
-            why = switch.gaps.get("lldp") or f"the speed of {counted(rates.unrated, 'port')} is not known"
-            yield unknown(f"{switch.name}: {why}; the other ports: {shown}", subject=switch.name, evidence=keys,
+            why = f"the speed of {counted(rates.unrated, 'port')} is unknown"
+            if "lldp" in switch.gaps:
+                why = unread_record(switch.keys["lldp"], switch.gaps["lldp"])
+            yield unknown(f"{switch.name}: {why}; the other ports have {shown}", subject=switch.name, evidence=keys,
                           fix=switch.remedy)  # fmt: skip
         elif len(net.switches) == 1 and not up and not rates.strange and not silent:
             good.append((0.0, "one switch"))
         elif rates.strange:
-            yield unknown(f"{switch.name}: {counted(rates.strange, 'port')} with a neighbour that has no evidence; "
-                          f"the other ports: {shown}",
+            yield unknown(f"{switch.name}: no evidence of the neighbours of {counted(rates.strange, 'port')}; the "
+                          f"other ports have {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
                           fix="pass the evidence of all switches and hosts")  # fmt: skip
         elif limit is None:
-            yield unknown(f"{switch.name}: {shown}, {ratio}; no ratio is declared", subject=switch.name, found=ratio,
-                          evidence=keys, fix="declare it: [switches] oversubscription = 1")  # fmt: skip
+            yield unknown(f"{switch.name} has {shown} ({ratio}); no ratio is declared", subject=switch.name,
+                          found=ratio,
+                          evidence=keys, fix="declare the designed ratio: [switches] oversubscription = 1")  # fmt: skip
         elif least > limit * _EQUAL:
-            yield failed(f"{switch.name} is oversubscribed: {shown}, {ratio}", subject=switch.name, found=ratio,
+            yield failed(f"{switch.name} is oversubscribed {ratio}: {shown}", subject=switch.name, found=ratio,
                          expected=f"at most {limit:g}:1 ({site.source(key)})", evidence=keys)  # fmt: skip
         elif most > limit * _EQUAL:
-            yield unknown(f"{switch.name}: {silent:g} Gb/s of ports that are up have no LLDP neighbour; the other "
-                          f"ports: {shown}", subject=switch.name, found=ratio, evidence=keys,
+            yield unknown(f"{switch.name}: ports with {silent:g} Gb/s are up without an LLDP neighbour; the other "
+                          f"ports have {shown}", subject=switch.name, found=ratio, evidence=keys,
                           fix="run lldpd at the other end of these ports")  # fmt: skip
         else:
             good.append((down / up, ratio))
     if good:
         highest = max(good)[1]
+        about = f"the highest oversubscription of {counted(len(good), 'leaf', 'leaves')} is {highest}"
         yield passed(
-            f"{counted(len(good), 'leaf', 'leaves')}, at most {highest}",
+            about if max(good)[0] else "all hosts are connected to one switch",
             found=highest,
             evidence=[net.switches[0].key("ports")],
         )
@@ -155,7 +159,8 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     placement = place(Graph(network(net)), rails(net))
     keys = [net.switches[0].key("lldp")]
     if placement.nodes < 2:
-        yield unknown(f"{placement.nodes} of the collected hosts have a cable to a known switch", evidence=keys,
+        yield unknown(f"{'only one' if placement.nodes else 'none'} of the collected hosts has a cable to a known "
+                      "switch", evidence=keys,
                       fix="pass the evidence of the job's hosts and their leaves")  # fmt: skip
         return
     counts = path_lengths(placement)
@@ -163,10 +168,10 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     shown = f"{places}; {counts}"
     longest = max(placement.pairs, default=0)
     if 0 in placement.pairs:
-        yield unknown(f"{shown}: switches between them have no evidence", found=counts, evidence=keys,
+        yield unknown(f"{shown}: the evidence of switches between them is missing", found=counts, evidence=keys,
                       fix="pass the evidence of all switches")  # fmt: skip
     elif longest > placement.needed:
-        far = f"; far from most: {listed(list(placement.far))}" if placement.far else ""
+        far = f"; {listed(list(placement.far))} {verb(len(placement.far), 'is')} far from most" if placement.far else ""
         yield warned(f"{shown}{far}", found=f"up to {longest}", evidence=keys,
                      expected=f"at most {placement.needed} for this number of hosts")  # fmt: skip
     else:

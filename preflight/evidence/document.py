@@ -46,8 +46,8 @@ _SWEEPS = ("log:", "cmd:ib", "cmd:saquery", "cmd:sminfo")
 #: The statuses of a record, in words. Only an ``ok`` record has a complete value.
 STATUSES = {
     "ok": "read completely",
-    "missing": "no such tool, file or library",
-    "denied": "permission was denied",
+    "missing": "was not found",
+    "denied": "is not accessible",
     "timeout": "did not end within its time limit",
     "abandoned": "could not be killed",
     "cut": "was longer than the output limit",

@@ -46,7 +46,7 @@ class Fleet:
         answered = [place for place in places if self.seen[place].answered]
         if len(answered) < least:
             alone = len(meant) == 1 and len(answered) == 1
-            message = f"fewer than two nodes answered ({len(answered)} of {len(meant)}): nothing to compare"
+            message = f"fewer than two nodes answered ({len(answered)} of {len(meant)}), so there is nothing to compare"
             finding = Finding(Status.SKIP if alone else Status.UNKNOWN, message)
             if alone and not self._of_one(meant[0]):
                 finding = finding.about()  # a fault common to all nodes is not ruled out

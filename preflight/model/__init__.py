@@ -43,7 +43,7 @@ from preflight.model.findings import (
     warned,
     worst,
 )
-from preflight.textprep.agreement import all_of, clause, counted, each_of, none_of, some_of, times, verb
+from preflight.textprep.agreement import agreed, all_of, clause, counted, each_of, none_of, some_of, times, verb
 
 __all__ = [
     "ACTIONS",
@@ -65,6 +65,7 @@ __all__ = [
     "Relation",
     "Scope",
     "Status",
+    "agreed",
     "all_of",
     "check",
     "clause",

@@ -178,7 +178,7 @@ def compare(
     measured = f"{_text(found)} {unit}".strip()
     if expected.value is None:
         return unknown(
-            f"{what}: found {measured}, no expected value is declared",
+            f"{what}: found {measured}, but no expected value is declared",
             subject=subject,
             found=measured,
             evidence=keys,

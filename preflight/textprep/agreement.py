@@ -21,8 +21,8 @@ def some_of(number: int, total: int, noun: str) -> str:
 
 
 def none_of(number: int, noun: str) -> str:
-    """Return ``no node`` or ``none of the 3 nodes``; a verb in the singular follows."""
-    return f"no {noun}" if number <= 1 else f"none of the {counted(number, noun)}"
+    """Return ``no node``, ``neither node`` or ``none of the 3 nodes``."""
+    return f"none of the {counted(number, noun)}" if number > 2 else f"{'neither' if number == 2 else 'no'} {noun}"
 
 
 def times(number: int) -> str:
@@ -40,6 +40,12 @@ def verb(number: int, singular: str) -> str:
     if number == 1:
         return singular
     return {"is": "are", "was": "were", "has": "have"}.get(singular, singular.removesuffix("s"))
+
+
+def agreed(number: int, predicate: str) -> str:
+    """Return a predicate whose first word, a verb, agrees with a number."""
+    first, space, rest = predicate.partition(" ")
+    return f"{verb(number, first)}{space}{rest}"
 
 
 def clause(number: int, noun: str, singular: str) -> str:

@@ -106,7 +106,7 @@ def test_a_counter_of_one_reading_or_an_unknown_clock_shows_no_growth(tmp_path: 
     for name in leaf.now["show interfaces"]["interfaces"]:
         leaf.port(name)[1].get("interfaceCounters", {}).pop("counterRefreshTime", None)
     messages = [f["message"] for f in judged(tmp_path, leaf)["findings"] if f["check"] == "optics.fec-margin"]
-    assert "leaf4: growth is not known: the times of its two readings are not known" in messages
+    assert "leaf4: the growth of its counters is unknown: the times of its two readings are not known" in messages
 
 
 def test_serial_numbers_are_not_stored_and_a_redacted_leaf_has_no_name_or_address(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_evidence_of_an_older_version_is_compared_by_what_it_has() -> None:
     found = report(old)
     assert urgent(found) == set()
     (host,) = [one for one in found["findings"] if one["check"] == "fleet.host"]
-    assert "not shown by any node: BIOS version, server model, CPU model" in host["message"]
+    assert "no node shows BIOS version, server model, CPU model" in host["message"]
 
 
 def test_what_fails_on_many_nodes_is_called_the_sites_problem() -> None:

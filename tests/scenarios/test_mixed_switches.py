@@ -195,9 +195,9 @@ def test_a_leaf_that_counts_no_pauses_is_blamed_only_if_all_at_its_cables_do(tmp
     report = mixed.judged(tmp_path)
     roots = [entry for entry in wrong(report) if entry[1] == "fabric.pause-root"]
     assert roots == ([] if lack else [("warn", "fabric.pause-root", "leaf3")])
-    messages = [finding["message"] for finding in report["findings"] if "stops other devices" in finding["message"]]
+    messages = [finding["message"] for finding in report["findings"] if "pauses other devices" in finding["message"]]
     assert [message[:70] for message in messages] == [
-        "leaf3 stops other devices for an unknown reason: neither it nor the de"
+        "leaf3 pauses other devices for an unknown reason: neither the switch n"
     ] * bool(lack)
 
 

@@ -251,7 +251,7 @@ FIRST = {"at_s": BEGAN_S}
 FAILED: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"status": "missing", "why": "there is no ethtool in PATH"}, "there is no ethtool in PATH"),
     "hanging": ({"status": "timeout", "why": "no end after 10 s"}, "did not end within its time limit"),
-    "refused": ({"status": "denied", "why": "Operation not permitted"}, "permission was denied"),
+    "refused": ({"status": "denied", "why": "Operation not permitted"}, "is not accessible"),
     "failing": ({"status": "ok", "rc": 71, "err": "Operation not supported\n", **FIRST}, "exit status 71"),
     "empty": ({"status": "ok", "rc": 0, **FIRST}, "no counter found"),
     "garbage": ({"status": "ok", "rc": 0, "out": "NIC statistics:\n  rx: <html>\n", **FIRST}, "not a number"),

@@ -175,7 +175,7 @@ ROWS: dict[str, MatrixRow] = {
     "F05 hardware thermal slowdown": MatrixRow(
         IB, health(0, temperature_c=87, temperature_margin_c=0, event_reasons=0x48),
         {("fail", "gpu.temperature-margin", "0000:1b:00.0"), ("fail", "gpu.throttling", "0000:1b:00.0")},
-        "GPU0: slowed down: hardware thermal slowdown", "gpu.throttling",
+        "GPU0: hardware thermal slowdown is active", "gpu.throttling",
     ),
     "F06 Xid 79 and 154": MatrixRow(
         IB, node(kernel_log=XID_79), {("fail", "xid.gpu", "0000:61:00.0")}, "Xid 79: GPU has fallen off the bus.*154",
@@ -229,7 +229,7 @@ ROWS: dict[str, MatrixRow] = {
     ),
     "F21 ACS on": MatrixRow(
         IB, node(acs=("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd")), {("fail", "gpudirect.path", "")},
-        "8 of 8 GPU-NIC pairs: ACS redirects .*0000:16:00.0",
+        "all 8 GPU-NIC pairs: ACS redirects .*0000:16:00.0",
     ),
     "F22 no peer memory": MatrixRow(
         IB, node(peer_modules=(), open_driver=False), {("fail", "gpudirect.peer-memory", "")},
@@ -294,11 +294,11 @@ EVERYDAY: dict[str, MatrixRow] = {
             node(kernel_log=("<1>[431000.1] XFS (md0): Filesystem has been shut down due to log error (0x2).",)),
         ),
         {("fail", "host.mounts", "/scratch"), ("fail", "kernel.events", "md0")},
-        "/scratch is mounted read-only; the kernel's log: XFS .md0.: Filesystem has been shut down", "host.mounts",
+        "/scratch is mounted read-only; the kernel log shows: XFS .md0.: Filesystem has been shut down", "host.mounts",
     ),
     "X03 one zombie in two readings": MatrixRow(
         IB, record(PROCESSES, {**ran(ZOMBIE), "at_s": 421001.5, "again": {**ran(ZOMBIE), "at_s": 421011.5}}),
-        {("warn", "host.zombies", "parent 4242")}, r"1 zombie: 4711 \(python3, alice, child of 4242\)",
+        {("warn", "host.zombies", "parent 4242")}, r"1 zombie remains: 4711 \(python3, alice, child of 4242\)",
     ),
     "X04 slurmd failed": MatrixRow(
         IB, records({units(SERVICES).key: ran(FAILED_SLURMD),
@@ -392,10 +392,10 @@ ROWS |= {
     ("plant", "check", "words"),
     [
         (firmware("mlx5_9", "28.39.1002"), "rdma.firmware", "mlx5_9.*28.39.1002"),
-        (health(3, application_clock_mhz=1005), "gpu.clocks", "GPU3: application clock 1005 of 1980 MHz"),
+        (health(3, application_clock_mhz=1005), "gpu.clocks", "GPU3: application clock is 1005 of 1980 MHz"),
         (gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}), "nvlink.errors", "GPU3: 4211 CRC errors"),
         (health(6, vbios="96.00.89.00.01"), "gpu.firmware",
-         "2 versions of VBIOS in one node: 96.00.89.00.01 on GPU6; most have 96.00.74.00.01"),
+         "the GPUs have 2 versions of VBIOS: 96.00.89.00.01 on GPU6; most have 96.00.74.00.01"),
     ],
 )  # fmt: skip
 def test_what_differs_within_a_node_is_named_without_a_file(plant: Fault, check: str, words: str) -> None:

@@ -482,9 +482,9 @@ def test_three_times_the_mean_on_eight_uplinks(flows: int, status: str) -> None:
 @pytest.mark.parametrize(
     ("host", "switch", "words"),
     [
-        (True, False, "only gpu002 enp24s0 lost the link: its NIC, firmware or driver"),
-        (False, True, "only leaf1 Ethernet8 lost the link: its port or module"),
-        (True, True, "both ends lost the link: the cable or a module"),
+        (True, False, "only gpu002 enp24s0 lost the link: suspect its NIC, firmware or driver"),
+        (False, True, "only leaf1 Ethernet8 lost the link: suspect its port or module"),
+        (True, True, "both ends lost the link: suspect the cable or a module"),
     ],
 )
 def test_flaps_name_the_end_that_saw_them(host: bool, switch: bool, words: str) -> None:

@@ -160,7 +160,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         ),
         "two-halves": (
             records(_halves),
-            [{"status": "warn", "message": "the rate between blocks of nodes is 25% of the rate within one"}],
+            [{"status": "warn", "message": "the rate between blocks of nodes is 25% of the rate within a block"}],
         ),
         "scattered": (
             records(_scattered, repeats=4),
@@ -171,31 +171,31 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         "one-run": (dict(list(records(_healthy).items())[:1]), [{"status": "skip"}]),
     },
     "bench.factor": {
-        "healthy": (records(_healthy), [{"status": "pass", "message": "no slow run among 28"}]),
+        "healthy": (records(_healthy), [{"status": "pass", "message": "none of the 28 runs is slow"}]),
         "one-node": (
             records(_bad_node),
-            [{"status": "fail", "message": "node gpu003: 7 of its 7 runs", "subject": "node gpu003"}],
+            [{"status": "fail", "message": "node gpu003: all 7 of its runs", "subject": "node gpu003"}],
         ),
         "one-rail": (
             records(_bad_rail, repeats=2),
             [{"status": "fail", "message": f"rail {RAILS[4]}", "subject": f"rail {RAILS[4]}"}],
         ),
-        "one-slow-pair": (records(_one_pair), [{"status": "unknown", "message": "1 of 28 runs are slow"}]),
+        "one-slow-pair": (records(_one_pair), [{"status": "unknown", "message": "1 of 28 runs is slow"}]),
         "two-halves": (records(_halves), [{"status": "pass"}]),
         "scattered": (
-            records(_scattered, repeats=4), [{"status": "unknown", "message": "no part can be judged"}],
+            records(_scattered, repeats=4), [{"status": "unknown", "message": "vary too much to judge any part"}],
         ),
         "other-hardware": (
             records(_older_half, repeats=2), [{"status": "warn", "message": "4 of 8 nodes are slow", "subject": ""}],
         ),
         "lost-rail": (
             records(_lost_rail),
-            [{"status": "unknown", "message": "all of its 7 runs of alltoall over 2 GPUs on 2 nodes are low, 0.8",
+            [{"status": "unknown", "message": "its 7 runs of alltoall over 2 GPUs on 2 nodes all reach only 8",
               "subject": "node gpu003"}],
         ),
         "outside-nvlink": (
             records(_outside_nvlink),
-            [{"status": "warn", "message": "2 of 8 nodes run at 42", "subject": ""}],
+            [{"status": "warn", "message": "2 of 8 nodes .gpu007, gpu008. run alltoall", "subject": ""}],
         ),
     },
 }  # fmt: skip
@@ -230,17 +230,17 @@ def campaign(out: str = "", end: str = "complete", left: Sequence[str] = ()) -> 
 
 
 CASES["bench.coverage"] = {
-    "complete": (campaign(), [{"status": "pass", "message": "4 of 4 nodes measured in 1 round, 2 launches"}]),
+    "complete": (campaign(), [{"status": "pass", "message": "all 4 nodes were measured in 1 round and 2 launches"}]),
     "a-node-in-use": (
         campaign(out=NODES[3]),
-        [{"status": "unknown", "message": "gpu003 was not measured: none of its runs succeeded"},
+        [{"status": "unknown", "message": "gpu003 was not measured: no run with it was started"},
          {"status": "unknown", "message": "gpu004 was excluded: its GPUs are in use"}],
     ),
     "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time limit was reached"}]),
     "killed": (campaign(end=""), [{"status": "unknown", "message": "it was killed"}]),
     "left-behind": (
         campaign(left=["gpu002: not searched: no answer"]),
-        [{"status": "warn", "message": "leftovers on gpu002: not searched"}],
+        [{"status": "warn", "message": "gpu002 was not searched for leftovers: no answer"}],
     ),
     "no-campaign": (records(_healthy), [{"status": "skip"}]),
 }  # fmt: skip
@@ -298,13 +298,13 @@ CASES["bench.shared-uplinks"] = {
         [{"status": "warn", "message": "all pairs at once reach 50% of the 44", "found": "50% of one pair"}],
     ),
     "not-at-the-same-time": (
-        _spines(skew_s=8), [{"status": "unknown", "message": "all were active for only 45% of the time"}],
+        _spines(skew_s=8), [{"status": "unknown", "message": "all pairs were active at once for only 45% of the time"}],
     ),
-    "side-by-side": (_spines(at_once=2), [{"status": "unknown", "message": "only 2 were launched side by side"}]),
+    "side-by-side": (_spines(at_once=2), [{"status": "unknown", "message": "only 2 runs were started side by side"}]),
     "without-a-node": (
         _spines(without=NODES[1]), [{"status": "unknown", "message": "2 nodes took no part, such as gpu002"}],
     ),
-    "two-runs-of-one-pair": (_spines(alone=2), [{"status": "unknown", "message": "2 runs of one pair are too few"}]),
+    "two-runs-of-one-pair": (_spines(alone=2), [{"status": "unknown", "message": "2 runs were of a single pair"}]),
     "uplinks-not-loaded": (campaign(), [{"status": "skip"}]),
 }  # fmt: skip
 
@@ -369,11 +369,11 @@ CASES["bench.factor"]["one-node-with-errors"] = (
 CASES["bench.ports"] = {
     "no-errors": (
         _rounds_with_ports(_errors_of("", 0)),
-        [{"status": "pass", "message": "no errors on 8 ports of 8 nodes, in 7 rounds"}],
+        [{"status": "pass", "message": "8 ports of 8 nodes counted no error in 7 rounds"}],
     ),
     "errors-in-slow-runs": (
         _rounds_with_ports(_errors_of("gpu003", 120), slow="gpu003"),
-        [{"status": "fail", "message": r"mlx5_3:1 of gpu003 counted errors in 7 of 7 rounds: symbol_error \+840; 7 of "
+        [{"status": "fail", "message": r"mlx5_3:1 of gpu003 counted errors in all 7 rounds: symbol_error \+840; 7 of "
           "these runs were slow", "subject": "gpu003 mlx5_3:1"}],
     ),
     "one-symbol-error": (
@@ -389,11 +389,11 @@ CASES["bench.ports"] = {
     ),
     "a-node-not-read": (
         _rounds_with_ports(_errors_of("", 0), why="no answer: timed out"),
-        [{"status": "unknown", "message": "gpu008: growth of errors is unknown: no answer: timed out"}],
+        [{"status": "unknown", "message": "whether errors grew is unknown for gpu008: no answer: timed out"}],
     ),
     "a-counter-not-read": (
         _rounds_with_ports(lambda number, node: [_port_of(unread="symbol_error is at its maximum, 65535")]),
-        [{"status": "unknown", "message": "^8 ports .gpu001 mlx5_3:1, gpu002 mlx5_3:1, gpu003 mlx5_3:1, ….: growth"}],
+        [{"status": "unknown", "message": "for 8 ports .gpu001 mlx5_3:1, gpu002 mlx5_3:1, gpu003 mlx5_3:1, ….: s"}],
     ),
     "no-ports": (_rounds_with_ports(lambda number, node: []), [{"status": "skip"}]),
     "script": (campaign(end="script"), [{"status": "skip"}]),

@@ -67,23 +67,23 @@ def _causes(busbw: float, ratio: float, roof: Roofline, machine: RooflineMachine
     if roof.nics is not None and networked:
         yield from _of_the_network(busbw, roof.nics.customary, machine)
     if roof.ring is not None and RING_FROM <= busbw / roof.ring <= RING_TO:
-        yield f"a ring instead of NVLS: it reaches about {roof.ring:.0f} GB/s"
+        yield f"a ring instead of NVLS (it reaches about {roof.ring:.0f} GB/s)"
     if not networked:
         if ratio < ANOTHER_WAY and busbw <= 60:
-            yield "PCIe or shared memory instead of NVLink: P2P is disabled, or NVLink is down"
+            yield "PCIe or shared memory instead of NVLink (P2P is disabled, or NVLink is down)"
         yield "a GPU with fewer NVLinks or lower clocks, which delays all others"
 
 
 def _of_the_network(busbw: float, customary: float, machine: RooflineMachine) -> Iterator[str]:
     nics, share = machine.nics or 0, busbw / customary
     if busbw <= 3:
-        yield "TCP sockets: they reach 0.5 to 3 GB/s without tuning"
+        yield "TCP sockets (they reach 0.5 to 3 GB/s without tuning)"
     for working in range(nics - 1, 0, -1):
         if nics <= 16 and abs(share * nics - working) <= 0.25:
             yield f"{working} of {nics} NICs carry the traffic"
             break
     if share <= 0.55:
-        yield "no GPUDirect RDMA: data staged in host memory reaches at most half"
+        yield "no GPUDirect RDMA (data staged in host memory reaches at most half)"
     if busbw > 3 and share <= 0.35:
         yield "TCP sockets instead of RDMA"
     yield "a rail at a lower rate, or congestion"

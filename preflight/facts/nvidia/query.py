@@ -66,8 +66,9 @@ def _from_nvml(value: Any) -> Driver:
         try:
             gpus.append(GpuIdentity(int(gpu["index"]), address(gpu["bus_id"]), str(gpu["name"]), str(gpu["uuid"])))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            reason = f"GPU {gpu.get('index', '?')}: {gpu.get('errors') or gpu.get('error') or 'incomplete'}"
-            lost.append(reason[:200])
+            errors = gpu.get("errors") or gpu.get("error") or "incomplete answer"
+            reasons = dict.fromkeys(map(str, errors.values() if isinstance(errors, dict) else [errors]))
+            lost.append(f"GPU {gpu.get('index', '?')}: {', '.join(reasons)}"[:200])
     return Driver(version, tuple(gpus), tuple(lost), NVML)
 
 

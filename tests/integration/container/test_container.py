@@ -101,7 +101,7 @@ def test_without_device_nodes_the_missing_piece_is_named(box: Path) -> None:
     assert (status, message) == ("fail", "there is no /dev/infiniband in this container")
     assert "rdma/hca_shared_devices_a" in fix
     ((status, message, fix),) = results["container.gpu-devices"]
-    assert (status, message) == ("fail", "no GPU device in this container, 1 on the host's bus")
+    assert (status, message) == ("fail", "this container has no GPU device; the PCI bus has 1 GPU")
     assert "nvidia.com/gpu" in fix
     ((status, message, fix),) = results["container.networks"]
     assert status == "unknown"

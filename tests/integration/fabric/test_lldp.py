@@ -166,7 +166,7 @@ def test_both_ends_of_a_cable_show_each_other(pair: LldpPair) -> None:
     hosts = clos.hosts({"gpu001": {LLDP: {"status": "ok", "rc": 0, "out": pair.heard()}}})
     judged = judge([*hosts, *clos.switches()], [check for check in registry().checks if check.id == "link.join"])
     (finding,) = judged["findings"]
-    assert (finding["status"], finding["message"]) == ("pass", "both ends of 32 cables show each other")
+    assert (finding["status"], finding["message"]) == ("pass", "both ends of 32 cables show each other as neighbours")
 
 
 #: A router at each end: its namespace, its name, and the last bytes of its address and its peer's.

@@ -154,7 +154,7 @@ TABLE: Mapping[str, CableFault] = {
     # one setting, for any number of ports
     "PFC on another priority at all ports of a leaf": CableFault(
         ports([1], range(8), "CONFIG_DB", PFC, pfc_enable="4"), ["link.pfc @the switches network slows-job"],
-        title="leaf1 Ethernet0 has PFC on 4 and gpu001 enp24s0 has PFC on 3; 7 others likewise",
+        title="leaf1 Ethernet0 has PFC on priority 4, but gpu001 enp24s0 has PFC on priority 3; 7 others likewise",
     ),
     "PFC on another priority at all host ports": CableFault(
         ports(range(1, 5), range(4), "CONFIG_DB", PFC, pfc_enable="4"), ["link.pfc @the switches network slows-job"],

@@ -164,7 +164,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "standby": FabricCase(
             "a second opensm on another host",
-            (want("pass", "one master subnet manager, gpu000 mlx5_0.*1 other: standby"),), MANAGER,
+            (want("pass", r"one master subnet manager, gpu000 mlx5_0.*1 other \(standby\)"),), MANAGER,
             fault=second(""),
         ),
         "two-masters": FabricCase(
@@ -189,12 +189,12 @@ CASES: dict[str, dict[str, FabricCase]] = {
     "fabric.oversubscription": {
         "one-to-one": FabricCase("a healthy fabric", (want("pass", "2 leaves, 1.00:1"),), (NET,)),
         "uplink-pulled": FabricCase(
-            "one uplink unplugged", (want("warn", "leaf00 is oversubscribed: 2 links .* 2.00:1", "leaf00"),), (NET,),
+            "one uplink unplugged", (want("warn", "leaf00 is oversubscribed 2.00:1: 2 links", "leaf00"),), (NET,),
             fault=console(f'Unlink "{leaf(0)}"[3]'),
         ),
         "slow-uplink": FabricCase(
             "one uplink at a quarter of its speed",
-            (want("warn", "leaf01 is oversubscribed: .*1.60:1", "leaf01"),), (NET,),
+            (want("warn", "leaf01 is oversubscribed 1.60:1", "leaf01"),), (NET,),
             topology=fat_tree(4, down=2, spines=2, ports=6, slow={(leaf(1), 3): "1xHDR"}),
         ),
         "two-to-one-by-design": FabricCase(
@@ -203,7 +203,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "worse-than-the-design": FabricCase(
             "a fabric with half of the uplinks, one of them unplugged",
-            (want("fail", "leaf00 is oversubscribed: 4 links .* 4.00:1", "leaf00"),), (NET,),
+            (want("fail", "leaf00 is oversubscribed 4.00:1: 4 links", "leaf00"),), (NET,),
             topology=fat_tree(8, down=4, spines=2, ports=8, up=1), fabric={"oversubscription": 2},
             fault=console(f'Unlink "{leaf(0)}"[5]'),
         ),
@@ -232,8 +232,8 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "scattered": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("warn", "4 nodes on 2 leaves; .*3 pairs cross 1 switch, 3 pairs cross 3 switches; far from most: "
-                          "gpu007"),), (NET,),
+            (want("warn", "4 nodes on 2 leaves; .*3 pairs cross 1 switch, 3 pairs cross 3 switches; "
+                          "gpu007 is far from most"),), (NET,),
             topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu007"),
         ),
         "not-on-this-fabric": FabricCase(
@@ -251,7 +251,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         "ready": FabricCase(
             "switches with aggregation nodes (HCAs of device 0xcf09); the service record made by hand, after saquery's"
             " source and the name that NVIDIA's sharp_benchmark.sh asks for",
-            (want("pass", "4 of 4 switches"), want("pass", "the aggregation manager is registered")), (NET,),
+            (want("pass", "all 4 switches"), want("pass", "the aggregation manager is registered")), (NET,),
             topology=SHARP, records={"cmd:saquery SR": SERVICES},
         ),
         "no-manager": FabricCase(
@@ -260,7 +260,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "wanted-and-not-there": FabricCase(
             "switches without aggregation nodes",
-            (want("fail", "0 of 4 switches"), want("fail", "no SHARP aggregation manager")), (NET, "cmd:saquery SR"),
+            (want("fail", "none of the 4"), want("fail", "no SHARP aggregation manager")), (NET, "cmd:saquery SR"),
             fabric={"sharp": True},
         ),
         "not-there-and-not-wanted": FabricCase(
@@ -326,7 +326,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "slower": FabricCase(
             "all links to hosts at EDR: none is slow by its peers",
-            tuple(want("fail", "runs at 4xEDR, it was 4xHDR", f"leaf{n // 2:02d} port {n % 2 + 1} - gpu{n:03d} mlx5_0")
+            tuple(want("fail", "4xEDR, formerly 4xHDR", f"leaf{n // 2:02d} port {n % 2 + 1} - gpu{n:03d} mlx5_0")
                   for n in range(4)),
             (NET, LINKS), fabric={"reference": "good.ibnetdiscover"},
             topology=fat_tree(4, down=2, spines=2, ports=6,
@@ -354,7 +354,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         "grown": FabricCase(
             "error counters set after the reference was swept",
             (
-                want("fail", "SymbolErrorCounter grew by 1234 in 1 h:", "leaf00 port 1"),
+                want("fail", "SymbolErrorCounter grew by 1234 in 1 h", "leaf00 port 1"),
                 want("warn", "PortRcvErrors grew by 5", "gpu001 mlx5_0 port 1"),
             ),
             (ERRORS, NET), fabric={"reference": "before.evidence"},
@@ -363,8 +363,8 @@ CASES: dict[str, dict[str, FabricCase]] = {
         "grown-in-a-window": FabricCase(
             "a window of one second; error counters set in its middle",
             (
-                want("fail", "SymbolErrorCounter grew by 1234 in [0-9]+ s:", "leaf00 port 1"),
-                want("warn", "LinkDownedCounter grew by 1 in [0-9]+ s:", "leaf01 port 2"),
+                want("fail", "SymbolErrorCounter grew by 1234 in [0-9]+ s", "leaf00 port 1"),
+                want("warn", "LinkDownedCounter grew by 1 in [0-9]+ s", "leaf01 port 2"),
             ),
             (ERRORS, NET), window_s=1.0,
             meanwhile=(counter(leaf(0), 1, "SymbolErrorCounter", 1234), counter(leaf(1), 2, "LinkDownedCounter", 1)),

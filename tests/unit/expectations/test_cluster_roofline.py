@@ -108,7 +108,7 @@ def scaled(share: float, at_least: int = 0) -> Run:
 @pytest.mark.parametrize(
     ("run", "status", "message"),
     [
-        (GOOD, "pass", "at least 100% of the good run of class h100"),
+        (GOOD, "pass", "at least 100% of that of the good run of class h100"),
         (scaled(0.95), "pass", "at least 95%"),
         (scaled(0.8, GIB), "warn", "80% of the"),
         (scaled(0.6, GIB), "fail", "60% of the"),

@@ -1051,7 +1051,7 @@ ROWS |= {
     ),
     "three equal pairs": (
         pair(48.1) + pair(46.2) + pair(47.9),
-        [("unknown", "nccl-tests.busbw", f"found {rate} GB/s, no expected value") for rate in (48.1, 46.2, 47.9)],
+        [("unknown", "nccl-tests.busbw", f"found {rate} GB/s, but no expected value") for rate in (48.1, 46.2, 47.9)],
         "another run",
         3,
     ),

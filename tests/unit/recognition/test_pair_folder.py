@@ -123,4 +123,4 @@ def test_the_gpus_of_a_slow_node_are_one_rival(tmp_path: Path) -> None:
         rate = 20.0 if "gpu003" in (a, b) else 40.0
         (tmp_path / f"{a}-{b}.out").write_text(log("alltoall", {a: RAILS, b: RAILS}, {GIB: rate}))
     report = json.loads(run("judge", str(tmp_path), "--only", "bench.factor", "--json", expect=(1,)))
-    assert report["findings"][0]["message"].endswith("it may also be: one of 8 GPUs of gpu003, or its port")
+    assert report["findings"][0]["message"].endswith("the cause may also be one of the 8 GPUs of gpu003, or its port")

@@ -387,7 +387,7 @@ def test_what_was_judged_has_no_such_line(tmp_path: Path, text: str, status: int
 
 
 @pytest.mark.parametrize(("value", "readings", "status", "words"), [
-    ("0.912", 12, "pass", "SMs are active for 0.91 of the time"),
+    ("0.912", 12, "pass", "SMs are active for 91% of the time"),
     ("0.912", 4, "unknown", "in fewer than 10 readings"),
     ("0.000", 12, "unknown", "SMs are not active"),
     ("N/A", 12, "unknown", "none of the 12 readings has a value of the SM activity"),
