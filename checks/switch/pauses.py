@@ -225,8 +225,8 @@ def _lacks(net: Ethernet, root: pause.PauseRoot) -> str:
 def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:
     """Return whether a device without evidence is a host, judging by its name."""
     short = name.lower().partition(".")[0]
-    if site.settings.hosts:
-        return short not in {switch.lower().partition(".")[0] for switch in site.settings.hosts}
+    if names := site.settings.names:
+        return short not in {switch.lower().partition(".")[0] for switch in names}
     return is_like_hosts(net, name)
 
 

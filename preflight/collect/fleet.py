@@ -11,8 +11,8 @@ from preflight._startup.lightclass import replace
 from preflight.archive.directory import save
 from preflight.archive.lazy import Spool
 from preflight.collect import journal
+from preflight.collect.command_switches import with_commands
 from preflight.collect.connection import connection
-from preflight.collect.eos_switches import with_eos
 from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S
 from preflight.collect.progress import ProgressLine
 from preflight.collect.request import Collected, CollectRequest
@@ -54,7 +54,7 @@ def collect(request: CollectRequest) -> Collected:
         if isinstance(transport, Srun):
             documents = transport.gather(waiting.nodes, plan_for, limits, lambda *event: shown(NodeEvent(*event)), stop)
         else:
-            reader = with_eos(waiting, transport) if waiting.eos_switches else transport
+            reader = with_commands(waiting, transport) if waiting.command_switches else transport
             locked = LockedSwitches(reader, waiting.switches) if waiting.switches else reader
             documents = gather(waiting.nodes, locked, plan_for, limits, on_event=shown, stop=stop)
         for answer in documents:

@@ -117,10 +117,12 @@ class CollectRequest:
     judging: Judging | None = None  # None: all nodes are judged here
 
     @property
-    def eos_switches(self) -> frozenset[str]:
-        """The switches that are read by show commands."""
-        declared = self.cluster.switches.settings.eos if self.cluster else None
-        return self.switches & frozenset(declared or ())
+    def command_switches(self) -> dict[str, str]:
+        """The switches that are read by commands, with their platforms."""
+        if self.cluster is None:
+            return {}
+        declared = self.cluster.switches.settings.by_platform.items()
+        return {name: platform for platform, names in declared for name in names if name in self.switches}
 
     def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
         """Return a function that makes a plan from a node's name and deadline (seconds).
@@ -135,14 +137,14 @@ class CollectRequest:
             }  # fmt: skip
         if not self.switches:
             return of_nodes
-        from preflight.collect.eos_switches import eos_plan
+        from preflight.collect.command_switches import command_plan
         from preflight.collect.switches import switch_plan
 
-        eos = self.eos_switches
+        platforms = self.command_switches
 
         def make(node: str, deadline_s: float) -> Mapping[str, Any]:
-            if node in eos:
-                return eos_plan(node, deadline_s, self.options.window_s)
+            if node in platforms:
+                return command_plan(node, deadline_s, self.options.window_s, platforms[node])
             is_switch = node in self.switches
             return switch_plan(node, deadline_s, self.options) if is_switch else of_nodes(node, deadline_s)
 

@@ -29,8 +29,7 @@ _ID = re.compile(r"^ID=[\"']?([\w.-]{1,40})[\"']?\s*$", re.MULTILINE)
 
 def switch_names(cluster: Cluster) -> tuple[str, ...]:
     """Return the names of the switches to read; raises UsageError."""
-    settings = cluster.switches.settings
-    names = {*(settings.hosts or ()), *(settings.eos or ())}
+    names = cluster.switches.settings.names
     if not names:
         raise UsageError('--switches: name them in the cluster file: [switches] hosts = "leaf[1-8],spine[1-4]"')
     try:
@@ -60,12 +59,10 @@ def as_switch(evidence: Evidence) -> Evidence:
     """Turn the evidence of a switch's collector into a switch document."""
     notes = [str(note) for note in evidence.collector.get("notes", ())]
     collector = {"via": evidence.collector.get("via", "ssh"), "notes": notes}
-    return replace(evidence, kind=SWITCH, platform=_platform(evidence), collector=collector)
+    return replace(evidence, kind=SWITCH, platform=evidence.platform or _platform(evidence), collector=collector)
 
 
 def _platform(evidence: Evidence) -> str:
-    if any(key.startswith("eos:") for key in evidence.records):
-        return "eos"
     if any(key.startswith("redis:") and record.get("status") == "ok" for key, record in evidence.records.items()):
         return "sonic"
     for path in (_SONIC, _OS_RELEASE):

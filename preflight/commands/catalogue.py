@@ -74,7 +74,7 @@ def _print_switch_probes(as_json: bool) -> None:
     from preflight.collect.options import CollectOptions
     from preflight.collect.switches import switch_plan, switch_probes
     from preflight.collector.redis_databases import COMMANDS
-    from preflight.parsers.switch.eos_answers import QUESTIONS
+    from preflight.parsers.switch.session import COMMANDED
 
     if as_json:
         click.echo(json.dumps(switch_plan("", 60, CollectOptions()), indent=1))
@@ -86,9 +86,10 @@ def _print_switch_probes(as_json: bool) -> None:
         if probe.kind == "redis":
             shown = ", ".join(probe.fields) or "all"
             click.echo("\n".join(wrap(f"fields: {shown}", 114, initial_indent="    ", subsequent_indent="      ")))
-    click.echo("\nArista EOS, over SSH or eAPI:")
-    for command, question in QUESTIONS.items():
-        click.echo(f"{command} | json\n    {question.purpose}" + (" (twice with --window)" if question.twice else ""))
+    for platform in COMMANDED.values():
+        click.echo(f"\n{platform.title}, over SSH{' or eAPI' if platform.name == 'eos' else ''}:")
+        for command, about in platform.commands.items():
+            click.echo(f"{platform.sent(command)}\n    {about.purpose}" + " (twice with --window)" * about.twice)
     click.echo(f"\nno command is run on SONiC; commands sent to Redis: {', '.join(sorted(COMMANDS))}")
 
 

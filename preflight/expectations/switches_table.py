@@ -21,6 +21,13 @@ class SwitchesTable:
     eos: tuple[str, ...] | None = schema.key(
         schema.nodes, "switches with Arista EOS, which `check --switches` reads with show commands"
     )
+    nxos: tuple[str, ...] | None = schema.key(
+        schema.nodes, "switches with Cisco NX-OS, which `check --switches` reads with show commands over SSH"
+    )
+    linux: tuple[str, ...] | None = schema.key(
+        schema.nodes,
+        "switches with Linux, such as Cumulus Linux, which `check --switches` reads with commands over SSH",
+    )
     eos_via: str | None = schema.key(schema.one_of("ssh", "eapi"), "how EOS switches are reached; default: ssh")
     eapi_ca: str | None = schema.key(schema.text, "file of the CA certificates for eAPI; default: the system's")
     eapi_port: int | None = schema.key(schema.integer(1, 65535), "port of eAPI; default: 443")
@@ -39,6 +46,16 @@ class SwitchesTable:
     oversubscription: float | None = schema.key(
         schema.number(0.1, 100), "ratio of the link rates below and above a leaf, by design; 1 is non-blocking"
     )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all switches that are listed."""
+        return frozenset(name for names in (self.hosts or (), *self.by_platform.values()) for name in names)
+
+    @property
+    def by_platform(self) -> dict[str, tuple[str, ...]]:
+        """The switches that are read by commands."""
+        return {"eos": self.eos or (), "nxos": self.nxos or (), "linux": self.linux or ()}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
+from preflight.transport.command_rules import CommandRules
 from preflight.transport.errors import NoAnswer, TransportError, quoted
 
 #: Maximum time for one answer, in seconds.
@@ -46,12 +47,10 @@ class Eapi:
             raise TransportError(f"{ca} cannot be read as certificates: {error.strerror or error}") from None
         return cls(context, _accounts(), port)
 
-    def answers(
-        self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
-    ) -> list[bytes | None]:
-        """Return the JSON answer to each command; raises NoAnswer.
+    def run_commands(self, host: str, commands: Sequence[str], rules: CommandRules, until: float) -> None:
+        """Run commands; raises NoAnswer.
 
-        An answer of more than ``most_bytes`` is None. If the switch refuses a command, the answer contains its errors.
+        An output is the JSON answer; if the switch refuses a command, it contains the errors.
         """
         account = self.accounts.authenticators(host)
         if account is None:
@@ -59,12 +58,10 @@ class Eapi:
                 "authenticate", f"{_file()} has no account for {host}: add `machine {host} login … password …`"
             )
         secret = base64.b64encode(f"{account[0]}:{account[2]}".encode()).decode()
-        answers: list[bytes | None] = []
-        for command in commands:
-            if answers:
-                time.sleep(gap_s)
-            answers.append(self._answer(host, command, secret, most_bytes, until))
-        return answers
+        for place, command in enumerate(commands):
+            if place:
+                time.sleep(rules.gap_s)
+            rules.heard(self._answer(host, command, secret, rules.most_bytes, until))
 
     def _answer(self, host: str, command: str, secret: str, most_bytes: int, until: float) -> bytes | None:
         left_s = until - time.monotonic()

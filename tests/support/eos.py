@@ -25,6 +25,9 @@ class EosLeaf:
         tables = self.clos.databases[name]
         rows = tables["APPL_DB"]
         self.now: dict[str, Any] = {
+            "show processes top once": {
+                "cpuInfo": {"%Cpu(s)": {"idle": 91.5, "user": 6.0, "system": 2.5}}, "processes": {"1": {"cmd": "init"}},
+            },
             "show version": {
                 "modelName": "DCS-7060X6-64PE", "version": "4.33.1F",
                 "systemMacAddress": tables["CONFIG_DB"]["DEVICE_METADATA|localhost"]["mac"],
@@ -106,14 +109,18 @@ class EosLeaf:
             row.update(fields)
         return self
 
+    def texts(self, later: bool = False) -> dict[str, str]:
+        """Return the text of each command."""
+        return {name: json.dumps(answer, indent=4) for name, answer in (self.later if later else self.now).items()}
+
     def session(self) -> str:
         """Return a terminal session with both readings."""
         text = (
             f"Last login: Sat Nov 21 02:58:11 2026 from 192.0.2.9\n{self.name}>enable\n{self.name}#terminal length 0\n"
         )
-        for reading in (self.now, self.later):
-            for question, answer in reading.items():
-                text += f"{self.name}#{question} | json\n{json.dumps(answer, indent=4)}\n"
+        for later in (False, True):
+            for question, answer in list(self.texts(later).items())[1:]:  # without the load
+                text += f"{self.name}#{question} | json\n{answer}\n"
         return f"{text}{self.name}#exit\n"
 
     def evidences(self, leaf: Evidence) -> list[Evidence]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from preflight.parsers.switch.linux_answers import BGP, LINK, NEIGHBOURS, SPEED, UPTIME
+from preflight.parsers.switch.linux_answers import BGP, CPUS, LINK, LOAD, NEIGHBOURS, SPEED, UPTIME
 from tests.support.clos import Clos
 from tests.support.eos import NAME, EosLeaf
 
@@ -22,6 +22,7 @@ class LinuxLeaf:
         self.clos, self.name = leaf.clos, name
         self.ports: dict[str, dict[str, Any]] = {}
         self.peers: dict[str, dict[str, Any]] = {}
+        self.load = "0.34"
         for host, (switch, alias) in self.clos.heard.items():
             if switch == name:
                 self.clos.heard[host] = name, _own(alias)
@@ -43,7 +44,7 @@ class LinuxLeaf:
                     self.peers[_own(port)] = {"hostname": system, "remoteAs": 65100, "state": "Established",
                                               "peerState": "OK", "idType": "interface"}  # fmt: skip
 
-    def answers(self, later: bool = False) -> dict[str, str]:
+    def texts(self, later: bool = False) -> dict[str, str]:
         """Return the text of each command."""
         links = [{
             "ifindex": 3 + place, "ifname": name, "flags": ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],
@@ -58,6 +59,8 @@ class LinuxLeaf:
         } for name, port in self.ports.items()]  # fmt: skip
         loopback = {"ifname": "lo", "flags": ["LOOPBACK", "UP"], "mtu": 65536, "operstate": "UNKNOWN"}
         return {
+            CPUS: "4\n",
+            LOAD: f"{self.load} 0.40 0.42 1/345 6789\n",
             UPTIME: f"{600_060 if later else 600_000}.25 7000.10",
             LINK: json.dumps([loopback, *links]),
             SPEED: "".join(f"/sys/class/net/{name}/speed:{port['mbps']}\n" for name, port in self.ports.items()),
@@ -72,7 +75,7 @@ class LinuxLeaf:
         """Return a terminal session with both readings."""
         text = ""
         for later in (False, True):
-            for command, answer in self.answers(later).items():
+            for command, answer in list(self.texts(later).items())[2:]:  # without the load
                 text += f"cumulus@{self.name}:mgmt:~$ sudo {command}\n{answer}\n"
         return f"{text}cumulus@{self.name}:mgmt:~$ exit\n"
 

@@ -35,6 +35,7 @@ class NxosLeaf:
                     row = self.clos.databases[spine]["APPL_DB"][key.replace("LLDP_ENTRY_TABLE", "PORT_TABLE")]
                     row["mtu"] = "9216"
         self.ports: dict[str, dict[str, Any]] = {}
+        self.idle = "91.50"
         for port, entry in leaf.now[_LLDP]["lldpNeighbors"].items():
             for neighbour in entry["lldpNeighborInfo"]:
                 far = neighbour["neighborInterfaceInfo"]
@@ -68,6 +69,10 @@ class NxosLeaf:
             "port_desc": port["description"] or "null", "sys_name": port["system"], "ttl": 100,
         } for name, port in self.ports.items()]  # fmt: skip
         return {
+            "show system resources": {
+                "load_avg_1min": "0.34", "processes_total": "901", "cpu_state_user": "2.10", "cpu_state_kernel": "6.40",
+                "cpu_state_idle": self.idle,
+            },
             "show version": {
                 "host_name": self.name, "chassis_id": f"{self.model} Chassis", "nxos_ver_str": "10.4(3)",
                 "proc_board_id": "SER00000004", "kern_uptm_days": number // 86_400,
@@ -113,6 +118,12 @@ class NxosLeaf:
             for row in rows[_LLDP]["TABLE_nbor_detail"]["ROW_nbor_detail"]
         )
         return {
+            "show system resources": (
+                "Load average:   1 minute: 0.34   5 minutes: 0.40   15 minutes: 0.40\n"
+                "Processes   :   901 total, 2 running\n"
+                f"CPU states  :   2.10% user,   6.40% kernel,   {self.idle}% idle\n"
+                f"        CPU0 states  :   3.00% user,   7.00% kernel,   90.00% idle\n"
+            ),
             "show version": (
                 "Cisco Nexus Operating System (NX-OS) Software\n\nSoftware\n  BIOS: version 01.10\n"
                 f" NXOS: version {version['nxos_ver_str']}\n\nHardware\n  cisco {version['chassis_id']}\n"
@@ -129,7 +140,8 @@ class NxosLeaf:
         """Return a terminal session with both readings."""
         text = f"User Access Verification\n{self.name}# terminal length 0\n"
         for later in (False, True):
-            for command, answer in (self.rows(later) if as_json else self.texts(later)).items():
+            shown = self.rows(later) if as_json else self.texts(later)
+            for command, answer in list(shown.items())[1:]:  # without the load
                 pipe = " | json" if as_json else ""
                 text += f"{self.name}# {command}{pipe}\n{json.dumps(answer) if as_json else answer}\n"
         return f"{text}{self.name}# exit\n"

@@ -449,7 +449,6 @@ _text(
     '{"PORT": {"Ethernet0": {"mtu": "9216", "members": ["a", "b"]}}}',
     '{"PORT|Ethernet0": {"mtu": "9216"}}',
 )
-_text("parsers.switch.eos_answers.command", "show version")
 _text("parsers.switch.eos_answers.question", "sh lldp nei det | json", "show interfaces")
 _text("parsers.switch.eos_answers.answer", '{"modelName": "M", "systemMacAddress": "02:5e:00:00:00:13"}',
       call=lambda text: eos_answers.answer("show version", text))  # fmt: skip
@@ -462,10 +461,11 @@ _text("parsers.switch.sonic_tables.may_be_dump", '{"PORT|Ethernet0": {"mtu": "92
 _text("parsers.switch.session.parse", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#')
 _text("parsers.switch.session.recorded", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#',
       f"leaf4# show version\n{NxosLeaf().texts()['show version']}\nleaf4# exit\n")  # fmt: skip
+_text("parsers.switch.linux_answers.sent", "nproc")
 _text("parsers.switch.linux_answers.question", "sudo vtysh -c 'show bgp summary json'", "ip -s -j link show")
-for _command, _answer in LinuxLeaf().answers().items():
+for _command, _answer in LinuxLeaf().texts().items():
     _text("parsers.switch.linux_answers.answer", _answer, call=partial(linux_answers.answer, _command))
-_text("parsers.switch.linux_answers.record", LinuxLeaf().answers()[linux_answers.BGP],
+_text("parsers.switch.linux_answers.record", LinuxLeaf().texts()[linux_answers.BGP],
       call=lambda text: linux_answers.record(linux_answers.BGP, text))  # fmt: skip
 _SONIC_CONFIG = '{"PORT|Ethernet0": {"mtu": "9216", "speed": "400000"}}'
 _text("parsers.switch.sonic_commands.question", "sudo sonic-db-dump -n CONFIG_DB -y", "date")
@@ -871,13 +871,14 @@ def _linux_records() -> str:
     leaf.peers = {name: peer for name, peer in leaf.peers.items() if name == "swp5"}
     return json.dumps(linux_answers.records(
         (command, linux_answers.record(command, answer))
-        for later in (False, True) for command, answer in leaf.answers(later).items()
+        for later in (False, True) for command, answer in leaf.texts(later).items()
     ))  # fmt: skip
 
 
 _value("switch.eos.facts", _eos_records(), call=lambda value: eos.facts(_of_switch(value, "eos")),
        raises=EvidenceError)  # fmt: skip
 _value("switch.values.as_object", "{}")
+_value("parsers.switch.show_commands.load_of", "91.5")
 _value("switch.values.as_text", '"up"')
 _value("switch.values.as_number", "7")
 _value("switch.values.number_in", '"7"')

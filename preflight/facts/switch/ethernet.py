@@ -114,7 +114,8 @@ class Ethernet:
             if evidence.no_answer is not None:
                 self.silent[evidence.node] = evidence.no_answer.get("reason", "")
             elif adapter is None:
-                self.silent[evidence.node] = f"this version does not read the platform {evidence.platform!r}"
+                hint = "; name it in [switches] linux" if evidence.platform == "cumulus" else ""
+                self.silent[evidence.node] = f"the platform {evidence.platform!r} is not read in this way{hint}"
             else:
                 self.switches.append(adapter(evidence))
         self.by_name = {switch.name: switch for switch in self.switches}

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 from preflight.parsers.switch import show_commands
+from preflight.parsers.switch.show_commands import ShowCommand
 
 #: The fields of an object by name; ``*`` stands for every interface or channel, None for a number or text.
 Fields = Mapping[str, "Fields | None"]
@@ -24,61 +24,65 @@ _BEGIN = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
 _LONGEST = 200  # maximum characters of a string
 
 
-@dataclass(frozen=True)
-class EosQuestion:
-    """What a command shows, and which fields of its answer are read.
-
-    If ``twice``, it is sent again at the end of a window, to compare counters.
-    """
-
-    purpose: str
-    fields: Fields
-    twice: bool = False
-
-
 def _of(*names: str) -> dict[str, None]:
     return dict.fromkeys(names)
 
 
-QUESTIONS: Mapping[str, EosQuestion] = {
-    "show version": EosQuestion("model, release and address", _of("modelName", "version", "systemMacAddress")),
-    "show hostname": EosQuestion("configured name", _of("hostname", "fqdn")),
-    "show interfaces": EosQuestion("state, speed, MTU and counters of each port", {"interfaces": {"*": {
+#: The control plane's load, which is read first.
+_LOAD = "show processes top once"
+
+COMMANDS: Mapping[str, ShowCommand] = {
+    _LOAD: ShowCommand("load of the control plane"),
+    "show version": ShowCommand("model, release and address"),
+    "show hostname": ShowCommand("configured name"),
+    "show interfaces": ShowCommand("state, speed, MTU and counters of each port", twice=True),
+    "show interfaces phy detail": ShowCommand("FEC codewords of each port", twice=True),
+    "show interfaces transceiver dom thresholds": ShowCommand("light received by each module"),
+    "show lldp neighbors detail": ShowCommand("neighbour of each port"),
+}
+
+#: Command -> the fields of its answer that are read.
+_FIELDS: Mapping[str, Fields] = {
+    _LOAD: {"cpuInfo": {"%Cpu(s)": _of("idle")}},
+    "show version": _of("modelName", "version", "systemMacAddress"),
+    "show hostname": _of("hostname", "fqdn"),
+    "show interfaces": {"interfaces": {"*": {
         **_of("interfaceStatus", "lineProtocolStatus", "mtu", "bandwidth"),
         "interfaceCounters": _of("inOctets", "outOctets", "totalInErrors", "totalOutErrors", "inDiscards",
                                  "outDiscards", "linkStatusChanges", "counterRefreshTime"),
-    }}}, twice=True),
-    "show interfaces phy detail": EosQuestion("FEC codewords of each port", {"interfacePhyStatuses": {"*": {
+    }}},
+    "show interfaces phy detail": {"interfacePhyStatuses": {"*": {
         "phyStatuses": {
             "description": _of("location"),
             "fec": {"correctedCodewords": _of("value"), "uncorrectedCodewords": _of("value")},
         },
-    }}}, twice=True),
-    "show interfaces transceiver dom thresholds": EosQuestion("light received by each module", {"interfaces": {"*": {
+    }}},
+    "show interfaces transceiver dom thresholds": {"interfaces": {"*": {
         "parameters": {"rxPower": {
             **_of("unit"), "channels": _of("*"),
             "threshold": _of("lowAlarm", "lowWarn", "highAlarm", "highWarn"),
         }},
-    }}}),
-    "show lldp neighbors detail": EosQuestion("neighbour of each port", {"lldpNeighbors": {"*": {
+    }}},
+    "show lldp neighbors detail": {"lldpNeighbors": {"*": {
         "lldpNeighborInfo": {
             **_of("systemName", "chassisId"),
             "neighborInterfaceInfo": _of("interfaceId", "interfaceId_v2", "interfaceDescription"),
         },
-    }}}),
+    }}},
 }  # fmt: skip
 
 
 def question(typed: str) -> str | None:
     """Return the command in the list that was typed; None if none or several fit."""
-    return show_commands.typed_command(typed, QUESTIONS)
+    return show_commands.typed_command(typed, COMMANDS)
 
 
-def command(question: str) -> str:
-    """Return a command that is in the list; raises ValueError for any other text."""
-    if question not in QUESTIONS:
-        raise ValueError(f"{question[:80]!r} is not one of the commands for EOS switches")
-    return question
+def load(answers: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Return the load of the control plane in percent; None if it is not shown."""
+    shown: Any = answers.get(_LOAD, {}).get("value")
+    for name in ("cpuInfo", "%Cpu(s)", "idle"):
+        shown = shown.get(name) if isinstance(shown, dict) else None
+    return show_commands.load_of(shown)
 
 
 def answer(command: str, text: str) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def answer(command: str, text: str) -> dict[str, Any]:
     if begin is None:
         raise ValueError(f"the answer is not JSON: {first[:80]!r}; the command is `{command} | json`")
     value = json_limits.text(text[begin.start() :])
-    fields = QUESTIONS[command].fields
+    fields = _FIELDS[command]
     if not isinstance(value, dict):
         raise ValueError(f"the answer is not a JSON object: {first[:80]!r}")
     if isinstance(value.get("errors"), list):
@@ -109,7 +113,7 @@ def record(command: str, text: str) -> dict[str, Any]:
 
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the records by key; ``answers`` are in chronological order."""
-    return show_commands.by_key("eos", answers, lambda command: QUESTIONS[command].twice)
+    return show_commands.by_key("eos", answers, lambda command: COMMANDS[command].twice)
 
 
 def _chosen(value: Any, fields: Fields | None) -> Any:

@@ -14,17 +14,22 @@ from preflight.evidence import json_limits
 from preflight.parsers.host.kernel_log import parse_uptime
 from preflight.parsers.network import lldp
 from preflight.parsers.switch import show_commands
+from preflight.parsers.switch.show_commands import ShowCommand
 
+LOAD, CPUS = "cat /proc/loadavg", "nproc"
 UPTIME, LINK, SPEED = "cat /proc/uptime", "ip -j -s link", "grep . /sys/class/net/*/speed"
 NEIGHBOURS, BGP = lldp.LLDP.removeprefix("cmd:"), "vtysh -c 'show bgp summary json'"
 
 #: A port at the front of a switch, or a part of one.
 _PORT = re.compile(r"swp[0-9]{1,4}(?:s[0-9]{1,2})?|Ethernet[0-9]{1,4}")
 _SPEED_LINE = re.compile(r"/sys/class/net/([^/\s]{1,64})/speed:(-?[0-9]{1,9})")
+_LOAD_LINE = re.compile(r"([0-9]{1,6}\.[0-9]{1,3}) [0-9.]{1,9} [0-9.]{1,9} ")
 _LONGEST = 200  # maximum characters of a string
 
 #: Forms of each command, without `sudo` and quotes.
 _TYPED = {
+    LOAD: re.compile(r"cat /proc/loadavg"),
+    CPUS: re.compile(r"nproc"),
     UPTIME: re.compile(r"cat /proc/uptime"),
     LINK: re.compile(r"ip (?:-s -j|-j -s) l(?:ink)?(?: show)?"),
     SPEED: re.compile(r"grep (?:-H )?(?:\.|'') /sys/class/net/[\w*?]{1,20}/speed(?: 2>/dev/null)?"),
@@ -46,6 +51,20 @@ def question(typed: str) -> str | None:
     words = re.sub(r"^sudo (?:-n )?", "", plain)
     bare = words.translate(_QUOTES)
     return next((name for name, form in _TYPED.items() if form.fullmatch(words) or form.fullmatch(bare)), None)
+
+
+def _cpus(text: str) -> dict[str, Any]:
+    number = text.strip()
+    if not number.isascii() or not number.isdecimal() or len(number) > 4:
+        raise ValueError(f"{number[:40]!r} is not a number of CPUs")
+    return {"cpus": int(number)}
+
+
+def _load(text: str) -> dict[str, Any]:
+    match = _LOAD_LINE.match(text)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is not a load average")
+    return {"load": float(match[1])}
 
 
 def _uptime(text: str) -> dict[str, Any]:
@@ -120,11 +139,30 @@ def _peers(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
             yield from _peers(below, depth - 1)
 
 
-#: How the answer to each command is read, and whether it is sent again at the end of a window.
-_ANSWERS: Mapping[str, tuple[Callable[[str], dict[str, Any]], bool]] = {
-    UPTIME: (_uptime, True), LINK: (_link, True), SPEED: (_speed, False), NEIGHBOURS: (_neighbours, False),
-    BGP: (_bgp, False),
+COMMANDS: Mapping[str, ShowCommand] = {
+    CPUS: ShowCommand("number of CPUs"),
+    LOAD: ShowCommand("load of the control plane"),
+    UPTIME: ShowCommand("time since its start", twice=True),
+    LINK: ShowCommand("state, MTU and counters of each port", twice=True),
+    SPEED: ShowCommand("speed of each port"),
+    NEIGHBOURS: ShowCommand("neighbour of each port"),
+    BGP: ShowCommand("BGP sessions"),
+}
+
+_READERS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    CPUS: _cpus, LOAD: _load, UPTIME: _uptime, LINK: _link, SPEED: _speed, NEIGHBOURS: _neighbours, BGP: _bgp,
 }  # fmt: skip
+
+
+def sent(command: str) -> str:
+    """Return a command with its path, as PATH may lack that of administrators."""
+    return f"/usr/sbin/{command}" if command == NEIGHBOURS else command
+
+
+def load(answers: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Return the load of the last minute in percent; None if it is not shown."""
+    cpus, running = (_object(answers.get(name), "value").get(field) for name, field in ((CPUS, "cpus"), (LOAD, "load")))
+    return 100.0 * running / cpus if cpus and isinstance(running, float) else None
 
 
 def answer(command: str, text: str) -> dict[str, Any]:
@@ -133,7 +171,7 @@ def answer(command: str, text: str) -> dict[str, Any]:
     read = [line for line in lines if not _NOTE.match(line)]
     if not read:
         raise ValueError(f"the answer is empty: {' '.join(lines)[:80]!r}")
-    return _ANSWERS[command][0]("\n".join(read))
+    return _READERS[command]("\n".join(read))
 
 
 def record(command: str, text: str) -> dict[str, Any]:
@@ -143,4 +181,4 @@ def record(command: str, text: str) -> dict[str, Any]:
 
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the records by key; ``answers`` are in chronological order."""
-    return show_commands.by_key("linux", answers, lambda command: _ANSWERS[command][1])
+    return show_commands.by_key("linux", answers, lambda command: COMMANDS[command].twice)

@@ -13,6 +13,7 @@ from typing import Any
 
 from preflight.evidence import json_limits
 from preflight.parsers.switch import show_commands
+from preflight.parsers.switch.show_commands import ShowCommand
 
 _LONGEST = 200  # maximum characters of a string
 _PORT = re.compile(r"Eth(?:ernet)?([0-9]{1,4}(?:/[0-9]{1,3}){1,2})")
@@ -223,24 +224,55 @@ def _neighbours_text(text: str) -> Row:
     return {"TABLE_nbor_detail": {"ROW_nbor_detail": [row for row in rows if tuple(row) == _ORDER]}}
 
 
-#: Command -> reader of the rows of JSON, reader of text as such rows, and whether it is sent twice.
-_READERS: Mapping[str, tuple[Callable[[Any], Row], Callable[[str], Row], bool]] = {
-    "show version": (_version, _version_text, True),
-    "show interface": (_interfaces, _interfaces_text, True),
-    "show interface transceiver details": (_modules, _modules_text, False),
-    "show lldp neighbors detail": (_neighbours, _neighbours_text, False),
+# --- show system resources ---
+
+_LOAD = "show system resources"
+_STATES_LINE = re.compile(r"^CPU states *: .{0,80}?([0-9.]{1,6})% idle", re.MULTILINE)
+
+
+def _resources(value: Any) -> Row:
+    return {"cpu_idle": _number(value.get("cpu_state_idle"))}
+
+
+def _resources_text(text: str) -> Row:
+    match = _STATES_LINE.search(text)
+    return {"cpu_state_idle": match[1]} if match else {}
+
+
+COMMANDS: Mapping[str, ShowCommand] = {
+    _LOAD: ShowCommand("load of the control plane"),
+    "show version": ShowCommand("model, release, name and uptime", twice=True),
+    "show interface": ShowCommand("state, speed, MTU and counters of each port", twice=True),
+    "show interface transceiver details": ShowCommand("light, temperature and thresholds of each module"),
+    "show lldp neighbors detail": ShowCommand("neighbour of each port"),
 }
-COMMANDS = tuple(_READERS)
+
+#: Command -> reader of the rows of JSON, and reader of text as such rows.
+_READERS: Mapping[str, tuple[Callable[[Any], Row], Callable[[str], Row]]] = {
+    _LOAD: (_resources, _resources_text),
+    "show version": (_version, _version_text),
+    "show interface": (_interfaces, _interfaces_text),
+    "show interface transceiver details": (_modules, _modules_text),
+    "show lldp neighbors detail": (_neighbours, _neighbours_text),
+}
 
 #: Fields that identify the answer to each command; an answer has at least one of them.
-_MARKS = {"show version": ("nxos_ver_str", "kickstart_ver_str"), "show interface": ("TABLE_interface",),
-          "show interface transceiver details": ("TABLE_interface",),
-          "show lldp neighbors detail": ("TABLE_nbor_detail",)}  # fmt: skip
+_MARKS = {
+    _LOAD: ("cpu_state_idle",), "show version": ("nxos_ver_str", "kickstart_ver_str"),
+    "show interface": ("TABLE_interface",), "show interface transceiver details": ("TABLE_interface",),
+    "show lldp neighbors detail": ("TABLE_nbor_detail",),
+}  # fmt: skip
 
 
 def question(typed: str) -> str | None:
     """Return the command in the list that was typed; None if none or several fit."""
     return show_commands.typed_command(typed, COMMANDS)
+
+
+def load(answers: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Return the load of the control plane in percent; None if it is not shown."""
+    shown = answers.get(_LOAD, {}).get("value")
+    return show_commands.load_of(shown.get("cpu_idle") if isinstance(shown, dict) else None)
 
 
 def answer(command: str, text: str) -> Row:
@@ -249,12 +281,12 @@ def answer(command: str, text: str) -> Row:
     Raises a ValueError that quotes the beginning of the answer.
     """
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    of_rows, of_text, _ = _READERS[command]
+    of_rows, of_text = _READERS[command]
     value = json_limits.text(text) if first.startswith("{") else of_text(text)
     if not isinstance(value, dict) or not any(mark in value for mark in _MARKS[command]):
         raise ValueError(f"the answer is not that of NX-OS: {first[:80]!r}")
     made = of_rows(value)
-    if not any(made.values()):
+    if all(part is None or part in ("", {}) for part in made.values()):
         raise ValueError(f"the answer shows no Ethernet port: {first[:80]!r}")
     return made
 
@@ -266,4 +298,4 @@ def record(command: str, text: str) -> dict[str, Any]:
 
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the records by key; ``answers`` are in chronological order."""
-    return show_commands.by_key("nxos", answers, lambda command: _READERS[command][2])
+    return show_commands.by_key("nxos", answers, lambda command: COMMANDS[command].twice)

@@ -8,11 +8,12 @@ interface), NX-OS fundamentals guide, Cumulus Linux user guide.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, sonic_commands
+from preflight.parsers.switch.show_commands import ShowCommand
 
 Record = dict[str, Any]
 
@@ -40,20 +41,43 @@ class SwitchSession:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A switch platform, and the functions that read its sessions."""
+    """A switch platform, and the functions that read its sessions.
+
+    ``commands`` is the closed list of those that preflight sends; ``load`` returns the load of the control plane by the
+    records of their answers.
+    """
 
     name: str  # as in documents: eos, nxos, linux, sonic
     title: str
     question: Callable[[str], str | None]
     record: Callable[[str, str], Record]
     records: Callable[[Iterable[tuple[str, Record]]], dict[str, Record]]
+    commands: Mapping[str, ShowCommand] = field(default_factory=dict)
+    load: Callable[[Mapping[str, Record]], float | None] = lambda answers: None
+    sent: Callable[[str], str] = "{} | json".format
+
+    def command(self, question: str) -> str:
+        """Return a command that is in the list; raises ValueError for any other text."""
+        if question not in self.commands:
+            raise ValueError(f"{question[:80]!r} is not one of the commands for {self.title} switches")
+        return question
 
 
-EOS = CommandLine("eos", "Arista EOS", eos_answers.question, eos_answers.record, eos_answers.records)
+def _platform(name: str, title: str, module: Any, **more: Callable[[str], str]) -> CommandLine:
+    return CommandLine(
+        name, title, module.question, module.record, module.records, module.COMMANDS, module.load, **more
+    )
+
+
+EOS = _platform("eos", "Arista EOS", eos_answers)
+#: The platforms whose commands preflight sends.
+COMMANDED = {
+    "eos": EOS,
+    "nxos": _platform("nxos", "Cisco NX-OS", nxos_answers),
+    "linux": _platform("linux", "Linux", linux_answers, sent=linux_answers.sent),
+}
 PLATFORMS = (
-    EOS,
-    CommandLine("nxos", "Cisco NX-OS", nxos_answers.question, nxos_answers.record, nxos_answers.records),
-    CommandLine("linux", "Linux", linux_answers.question, linux_answers.record, linux_answers.records),
+    *COMMANDED.values(),
     CommandLine("sonic", "SONiC", sonic_commands.question, sonic_commands.record, sonic_commands.records),
 )
 

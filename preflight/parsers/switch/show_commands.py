@@ -5,6 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
+
+
+@dataclass(frozen=True)
+class ShowCommand:
+    """What a command shows.
+
+    If ``twice``, it is sent again at the end of a window, to compare counters.
+    """
+
+    purpose: str
+    twice: bool = False
+
 
 def typed_command(typed: str, commands: Collection[str]) -> str | None:
     """Return the command that was typed; None if none or several fit.
@@ -46,3 +59,9 @@ def by_key(
         elif made["status"] == "ok":
             records[f"{prefix}:{command}"] = made
     return records
+
+
+def load_of(idle: Any) -> float | None:
+    """Return the load in percent by the idle share; None if that is invalid."""
+    real = isinstance(idle, (int, float)) and not isinstance(idle, bool) and 0 <= idle <= 100
+    return 100.0 - idle if real else None

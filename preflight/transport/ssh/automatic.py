@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight.transport.command_rules import CommandRules
 from preflight.transport.errors import NoAnswer, OpenSshRequired, utc_now
 from preflight.transport.ssh.openssh import OpenSshTransport
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
@@ -59,16 +60,14 @@ class AutoTransport:
         except NoAnswer as end:
             return end.document(node, at)
 
-    def run_commands(
-        self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
-    ) -> list[bytes | None]:
+    def run_commands(self, host: str, commands: Sequence[str], rules: CommandRules, until: float) -> None:
         """Run commands of a device without a shell; raises NoAnswer.
 
         Only paramiko is used, because a connection of ``ssh`` runs only one command.
         """
         if demands := self._ssh.demands(host):
             raise NoAnswer("connect", f"show commands are not run through the system's ssh: {', '.join(demands)}")
-        return self._ssh.run_commands(host, commands, gap_s, most_bytes, until)
+        self._ssh.run_commands(host, commands, rules, until)
 
     def close(self) -> None:
         """Close all connections; processes on the hosts then exit."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import paramiko
 
+from preflight.transport.command_rules import CommandRules
 from preflight.transport.errors import NoAnswer
 from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.session import SshSession
@@ -16,27 +17,25 @@ _PIECE = 1 << 16
 
 
 class CommandList:
-    """A list of commands, each on its own channel.
+    """A list of commands, each on its own channel."""
 
-    ``outputs`` has the output of each command that completed; None if it was too long.
-    """
-
-    def __init__(self, session: SshSession, commands: Sequence[str], gap_s: float, most_bytes: int) -> None:
-        """Set the pause between commands, and the maximum size of an output in bytes."""
-        self._session, self._commands, self._gap_s, self._most = session, commands, gap_s, most_bytes
-        self.outputs: list[bytes | None] = []
+    def __init__(self, session: SshSession, commands: Sequence[str], rules: CommandRules) -> None:
+        """Set the commands and how they are sent."""
+        self._session, self._commands, self._rules = session, commands, rules
 
     def script(self) -> Script:
         """Run the commands; raises NoAnswer."""
+        begun = False
         try:
             for command in self._commands:
-                if self.outputs:
-                    time.sleep(self._gap_s)
+                if begun:
+                    time.sleep(self._rules.gap_s)
                 channel = yield from self._session.start_command(command)
                 yield from self._listen(channel)
                 channel.close()
+                begun = True
         except (paramiko.SSHException, EOFError, OSError) as error:
-            if not self.outputs:
+            if not begun:
                 raise NoAnswer("collect", f"the switch does not run commands: {error}") from None
 
     def _listen(self, channel: paramiko.Channel) -> Script:
@@ -47,11 +46,11 @@ class CommandList:
                 channel.recv_stderr(_PIECE)
             while channel.recv_ready():
                 output += channel.recv(_PIECE)
-                if len(output) > self._most:
-                    self.outputs.append(None)
+                if len(output) > self._rules.most_bytes:
+                    self._rules.heard(None)
                     return
             if at_end:
                 if channel.eof_received:  # otherwise the connection ended within the answer
-                    self.outputs.append(bytes(output))
+                    self._rules.heard(bytes(output))
                 return
             yield

@@ -18,6 +18,7 @@ from typing import Any
 
 from preflight._startup import paramiko_import  # noqa: F401  # before paramiko
 from preflight.transport import bootstrap_protocol, errors
+from preflight.transport.command_rules import CommandRules
 from preflight.transport.errors import NoAnswer, TransportError
 from preflight.transport.ssh import host_keys, stream
 from preflight.transport.ssh import session as ssh_session
@@ -116,21 +117,9 @@ class SshTransport:
         except Exception as error:
             raise NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}") from None
 
-    def run_commands(
-        self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
-    ) -> list[bytes | None]:
-        """Run commands of a device without a shell; return the completed outputs.
-
-        An output of more than ``most_bytes`` is None. Raises NoAnswer.
-        """
-        lists: list[CommandList] = []
-
-        def begin(session: SshSession) -> Script:
-            lists.append(CommandList(session, commands, gap_s, most_bytes))
-            return lists[-1].script()
-
-        self.carry_out(self._config_of(host), begin, until)
-        return lists[-1].outputs
+    def run_commands(self, host: str, commands: Sequence[str], rules: CommandRules, until: float) -> None:
+        """Run commands of a device without a shell; raises NoAnswer."""
+        self.carry_out(self._config_of(host), lambda session: CommandList(session, commands, rules).script(), until)
 
     def demands(self, host: str) -> tuple[str, ...]:
         """Return the settings of a host that only the system's ``ssh`` supports.

@@ -12,6 +12,7 @@ from preflight.archive.switch_files import switch_documents
 from preflight.evidence.document import EvidenceError
 from preflight.facts.switch import eos
 from preflight.parsers.switch import eos_answers
+from preflight.parsers.switch.session import COMMANDED
 from preflight.parsers.switch.session import parse as session_parse
 from tests.support.eos import EosLeaf
 
@@ -27,8 +28,9 @@ def test_typed_commands(typed: str, question: str | None) -> None:
     assert eos_answers.question(typed) == question
 
 
-def test_every_question_only_shows() -> None:
-    assert all(question.startswith("show ") and "|" not in question for question in eos_answers.QUESTIONS)
+@pytest.mark.parametrize("platform", ["eos", "nxos"])
+def test_every_command_only_shows(platform: str) -> None:
+    assert all(command.startswith("show ") and "|" not in command for command in COMMANDED[platform].commands)
 
 
 @pytest.mark.parametrize(("answer", "why"), [

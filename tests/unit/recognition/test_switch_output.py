@@ -47,7 +47,7 @@ def test_a_session_of_linux_is_judged_by_its_bgp(tmp_path: Path, state: str, sta
 
 def test_the_kernel_of_sonic_counts_only_its_own_packets() -> None:
     """Its ports have other names than those of Cumulus Linux, whose kernel shows the counters of the chip."""
-    text = LinuxLeaf().answers()[LINK]
+    text = LinuxLeaf().texts()[LINK]
     rows = {name: answer(LINK, text.replace("swp1", name))["interfaces"][name] for name in ("swp1", "Ethernet0")}
     assert (rows["swp1"]["rx_bytes"], rows["Ethernet0"]["rx_bytes"]) == (7000, None)
     assert rows["swp1"]["mtu"] == rows["Ethernet0"]["mtu"] == 9216
@@ -79,7 +79,7 @@ def test_a_session_of_sonic_is_judged_as_its_databases(tmp_path: Path, low: str,
 
 def test_lines_of_sudo_and_vtysh_are_no_part_of_an_answer() -> None:
     notes = "[sudo] password for cumulus:\n% Can't open configuration file /etc/frr/vtysh.conf\n"
-    text = LinuxLeaf().answers()[BGP]
+    text = LinuxLeaf().texts()[BGP]
     assert answer(BGP, notes + text) == answer(BGP, text)
     with pytest.raises(ValueError, match="the answer is empty: '% BGP instance not found'"):
         answer(BGP, "% BGP instance not found\n")

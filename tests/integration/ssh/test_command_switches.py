@@ -1,4 +1,4 @@
-"""EOS switches over a real sshd with a forced command, and over TLS: what is sent, and that all ways agree."""
+"""Switches over a real sshd with a forced command, and over TLS: what is sent, and that all ways agree."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import datetime
 import http.server
 import json
+import re
 import signal
 import socket
 import ssl
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from preflight.collect import eos_switches
-from preflight.collect.eos_switches import GAP_S, WithEosSwitches, eos_plan
+from preflight.collect import command_switches
+from preflight.collect.command_switches import GAP_S, WithCommandSwitches, command_plan
 from preflight.collect.switch_lock import LockedSwitches
 from preflight.evidence.document import read
-from preflight.parsers.switch.eos_answers import QUESTIONS
+from preflight.parsers.switch.eos_answers import COMMANDS
+from preflight.parsers.switch.session import COMMANDED
+from preflight.transport.command_rules import CommandRules
 from preflight.transport.eapi import Eapi
 from preflight.transport.errors import TransportError
 from tests.support.eos import NAME, EosLeaf
 from tests.support.in_process import run
+from tests.support.linux_switch import LinuxLeaf
+from tests.support.nxos import NxosLeaf
 from tests.support.sshfarm import SSHD, free_port, keygen, public
 from tests.support.sshfarm.marks import needs_farm
 
@@ -41,8 +46,7 @@ WINDOW_S = 1
 #: A login shell without a shell: it answers known commands from files, and notes each one with its time.
 _CLI = """#!/bin/sh
 printf '%s\\n%s\\n' "$(date +%s.%N)" "$SSH_ORIGINAL_COMMAND" >> {folder}/log
-name=$(printf '%s' "$SSH_ORIGINAL_COMMAND" | tr ' |' '__')
-case "$SSH_ORIGINAL_COMMAND" in "show "*" | json") ;; *) echo '% Invalid input'; exit 1;; esac
+name=$(printf '%s' "$SSH_ORIGINAL_COMMAND" | tr " |/*'" '_____')
 [ ! -f {folder}/slow ] || sleep 5
 [ -f {folder}/"$name" ] || {{ echo '% Invalid input'; exit 1; }}
 cat {folder}/"$name"
@@ -94,16 +98,26 @@ class SshDevice:
             if _parent(status) == self.process.pid
         ]  # fmt: skip
 
-    def answers(self, leaf: EosLeaf) -> None:
-        for reading, suffix in ((leaf.now, ""), (leaf.later, ".later")):
-            for question, answer in reading.items():
-                name = f"{question} | json".replace(" ", "_").replace("|", "_") + suffix
-                (self.folder / name).write_text(json.dumps(answer, indent=1))
+    def answers(self, leaf: EosLeaf | NxosLeaf | LinuxLeaf, platform: str = "eos") -> None:
+        for later, suffix in ((False, ""), (True, ".later")):
+            texts = shown_by(leaf, later)
+            for command in texts:
+                self.path(COMMANDED[platform].sent(command), suffix).write_text(texts[command])
         (self.folder / "log").write_text("")
+
+    def path(self, sent: str, suffix: str = "") -> Path:
+        return self.folder / (re.sub(r"[ |/*']", "_", sent) + suffix)
 
     def log(self) -> list[tuple[float, str]]:
         lines = (self.folder / "log").read_text().splitlines()
         return list(zip(map(float, lines[::2]), lines[1::2], strict=True))
+
+
+def shown_by(leaf: EosLeaf | NxosLeaf | LinuxLeaf, later: bool = False) -> dict[str, str]:
+    """Return what a leaf prints for each command that preflight sends."""
+    if isinstance(leaf, NxosLeaf):
+        return {command: json.dumps(answer) for command, answer in leaf.rows(later).items()}
+    return leaf.texts(later)
 
 
 def _parent(status: Path) -> int:
@@ -197,17 +211,17 @@ def eapi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EapiDevice]:
     device.server.server_close()
 
 
-def cluster(folder: Path, words: str = "", name: str = NAME) -> Path:
+def cluster(folder: Path, words: str = "", name: str = NAME, platform: str = "eos") -> Path:
     path = folder / "cluster.toml"
-    path.write_text(f'[switches]\neos = "{name}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n{words}')
+    path.write_text(f'[switches]\n{platform} = "{name}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n{words}')
     return path
 
 
-def check(folder: Path, *options: str, words: str = "", window: bool = True) -> dict[str, Any]:
+def check(folder: Path, *options: str, words: str = "", window: bool = True, platform: str = "eos") -> dict[str, Any]:
     folder.mkdir(exist_ok=True)
-    run("check", "--switches", "--cluster", str(cluster(folder, words)), "--save", str(folder / "saved"), "--json",
-        str(folder / "report.json"), *(("--window", str(WINDOW_S)) if window else ()), *options,
-        expect=(0, 1, 3))  # fmt: skip
+    run("check", "--switches", "--cluster", str(cluster(folder, words, platform=platform)), "--save",
+        str(folder / "saved"), "--json", str(folder / "report.json"),
+        *(("--window", str(WINDOW_S)) if window else ()), *options, expect=(0, 1, 3))  # fmt: skip
     made: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return made
 
@@ -254,14 +268,15 @@ def test_all_ways_give_the_same_findings_and_send_only_words_of_the_table(
     assert "secret" not in (tmp_path / "eapi" / "saved" / f"{NAME}.json").read_text()
 
     times, sent = zip(*ssh_device.log(), strict=True)
-    twice = [question for question, about in QUESTIONS.items() if about.twice]
-    assert list(sent) == [f"{question} | json" for question in (*QUESTIONS, *twice)]
-    assert here.sent == [*QUESTIONS, *twice]
+    twice = [question for question, about in COMMANDS.items() if about.twice]
+    assert list(sent) == [f"{question} | json" for question in (*COMMANDS, *twice)]
+    assert here.sent == [*COMMANDS, *twice]
     assert min(after - before for before, after in pairwise(times)) >= GAP_S * 0.9
 
 
 #: Question -> its answer in the hands of a stranger, and a part of the reason for which it is not read, if it is not.
 STRANGE: dict[str, tuple[Callable[[str], str], str]] = {
+    "show processes top once": (lambda text: "% Authorization denied for command 'show processes top once'", "denied"),
     "show version": (lambda text: f"*** {{Authorized}} users only! ***\nlog in > read\n{text}", ""),
     "show hostname": (lambda text: "% Invalid input (at token 1: 'hostname')", "% Invalid input"),
     "show interfaces": (lambda text: text.replace('"to ', '"\\u001b[2Jto '), ""),
@@ -275,11 +290,11 @@ STRANGE: dict[str, tuple[Callable[[str], str], str]] = {
 def test_strange_answers_over_ssh_cost_no_other_answer(
     ssh_device: SshDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eos_switches, "_MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(eos_switches, "GAP_S", 0.0)
+    monkeypatch.setattr(command_switches, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(command_switches, "GAP_S", 0.0)
     ssh_device.answers(EosLeaf().change("Ethernet1/1", interfaceStatus="connected\x1b]0;x\x07"))
     for question, (change, _) in STRANGE.items():
-        path = ssh_device.folder / f"{question} | json".replace(" ", "_").replace("|", "_")
+        path = ssh_device.path(f"{question} | json")
         path.write_text(change(path.read_text()))
     report = check(tmp_path, "--ssh-config", str(ssh_device.config), window=False)
     assert report["exit_status"] == 3
@@ -331,7 +346,7 @@ def test_an_interrupt_leaves_no_connection_to_eapi_open(here: EapiDevice, tmp_pa
         interrupt(["--cluster", str(cluster(tmp_path, words, "localhost"))], lambda: here.waiting)
     finally:
         here.silent = False
-    assert here.sent == [next(iter(QUESTIONS))]
+    assert here.sent == [next(iter(COMMANDS))]
 
 
 @pytest.mark.parametrize(
@@ -365,8 +380,8 @@ def test_another_answer_than_eapi_is_unknown(here: EapiDevice, tmp_path: Path, p
 
 
 def test_a_huge_answer_is_cut_off(here: EapiDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eos_switches, "_MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(eos_switches, "GAP_S", 0.0)
+    monkeypatch.setattr(command_switches, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(command_switches, "GAP_S", 0.0)
     here.page = b'{"jsonrpc": "2.0", "id": "1", "result": [{"modelName": "' + b"x" * (1 << 20) + b'"}]}'
     report = check(tmp_path / "run", words=through_eapi(here, here.shows(NAME)), window=False)
     (finding,) = [finding for finding in report["findings"] if finding["check"] == "switch.answers"]
@@ -380,24 +395,127 @@ def test_accounts_that_others_can_read_are_refused(here: EapiDevice, tmp_path: P
         Eapi.prepare(str(here.shows(NAME)), here.port)
 
 
-def test_a_changed_plan_is_refused_before_connecting_and_one_run_at_a_time_reads_a_switch() -> None:
+class Nothing:
+    def collect(self, *words: object) -> dict[str, Any]:
+        raise AssertionError(words)
+
+
+class Device:
+    """Prints what a leaf shows, at most ``at_once`` answers on each connection; ``sent`` are the commands."""
+
+    def __init__(self, leaf: EosLeaf | NxosLeaf | LinuxLeaf, platform: str, at_once: int = 99) -> None:
+        self.answers = {COMMANDED[platform].sent(name): text for name, text in shown_by(leaf).items()}
+        self.platform, self.at_once, self.sent, self.connections = platform, at_once, list[str](), 0
+
+    def __call__(self, host: str, commands: Sequence[str], rules: CommandRules, until: float) -> None:
+        self.connections += 1
+        for command in commands[: self.at_once]:
+            self.sent.append(command)
+            rules.heard(self.answers[command].encode())
+
+    def collected(self, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        reader = WithCommandSwitches(Nothing(), {NAME: (self, "ssh")})
+        return reader.collect(NAME, {**command_plan(NAME, 5, None, self.platform), **(plan or {})},
+                              time.monotonic() + 5)  # fmt: skip
+
+
+def leaf_of(platform: str, idle: float = 91.5) -> EosLeaf | NxosLeaf | LinuxLeaf:
+    if platform == "eos":
+        eos = EosLeaf()
+        eos.now["show processes top once"]["cpuInfo"]["%Cpu(s)"]["idle"] = idle
+        return eos
+    if platform == "nxos":
+        nxos = NxosLeaf()
+        nxos.idle = f"{idle:.2f}"
+        return nxos
+    linux = LinuxLeaf()
+    linux.load = f"{4 * (100 - idle) / 100:.2f}"
+    return linux
+
+
+@pytest.fixture
+def no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_switches, "GAP_S", 0.0)
+
+
+@pytest.mark.parametrize("platform", COMMANDED)
+def test_a_busy_switch_gets_no_more_commands(no_gap: None, platform: str) -> None:
+    for idle, busy in ((0.0, True), (9.0, True), (10.0, False), (91.5, False)):
+        device = Device(leaf_of(platform, idle), platform)
+        document = device.collected()
+        if busy:
+            assert f"control plane is busy: {100 - idle:.0f}% of CPU" in document["no_answer"]["reason"]
+            assert len(device.sent) == (2 if platform == "linux" else 1)
+        else:
+            assert "no_answer" not in document
+            assert len(device.sent) == len(COMMANDED[platform].commands)
+
+
+@pytest.mark.parametrize("platform", COMMANDED)
+def test_a_load_that_cannot_be_read_is_not_busy(no_gap: None, platform: str) -> None:
+    for answer in ("", "% Invalid input", "{}", '{"cpuInfo": {"%Cpu(s)": {"idle": "none"}}}', "nan 0 0 "):
+        device = Device(leaf_of(platform), platform)
+        for command in list(device.answers)[: 2 if platform == "linux" else 1]:
+            device.answers[command] = answer
+        assert "no_answer" not in device.collected()
+        assert len(device.sent) == len(COMMANDED[platform].commands)
+
+
+def test_a_switch_that_ends_each_connection_is_read_by_several(no_gap: None) -> None:
+    device = Device(leaf_of("nxos"), "nxos", at_once=1)
+    document = device.collected()
+    assert {record["status"] for record in document["records"].values()} == {"ok"}
+    assert document["collector"]["notes"] == ["the switch closed a connection after 1 commands"]
+    assert device.connections == len(device.sent) == len(COMMANDED["nxos"].commands)
+
+
+@needs_farm
+@pytest.mark.parametrize("platform", ["nxos", "linux"])
+def test_commands_over_ssh_and_a_session_give_the_same_report(
+    ssh_device: SshDevice, tmp_path: Path, no_gap: None, platform: str
+) -> None:
+    """The leaf has a fault that grows in the window, or a dark lane."""
+    leaf = leaf_of(platform)
+    sessions = []
+    if isinstance(leaf, NxosLeaf):
+        leaf.ports["Ethernet1/3"]["rx"][1] = -11.0
+        sessions = [leaf.session(as_json=True), leaf.session(as_json=False)]
+    elif isinstance(leaf, LinuxLeaf):
+        leaf.peers["swp5"].update(state="Active", peerState="OK")
+        sessions = [leaf.session()]
+    ssh_device.answers(leaf, platform)
+    live = check(tmp_path / "ssh", "--ssh-config", str(ssh_device.config), platform=platform)
+    assert "fail" in {finding["status"] for finding in live["findings"]}
+    table = COMMANDED[platform].commands
+    assert [sent for _, sent in ssh_device.log()] == [
+        COMMANDED[platform].sent(command) for command in (*table, *(name for name in table if table[name].twice))
+    ]
+    for text in sessions:
+        (tmp_path / "pasted.txt").write_text(text)
+        run("judge", "--switch-files", str(tmp_path / "pasted.txt"), "--cluster", str(tmp_path / "ssh/cluster.toml"),
+            "--json", str(tmp_path / "pasted.json"), expect=(1,))  # fmt: skip
+        pasted = json.loads((tmp_path / "pasted.json").read_text())
+        assert json.dumps({**pasted, "run": 0}, sort_keys=True) == json.dumps({**live, "run": 0}, sort_keys=True)
+
+
+@pytest.mark.parametrize("platform", COMMANDED)
+def test_a_changed_plan_is_refused_before_connecting(platform: str) -> None:
+    device = Device(leaf_of(platform), platform)
+    for bad in ("configure terminal", "show running-config", "show version | redirect flash:x", "sudo reboot"):
+        assert "is not one of the commands" in device.collected({"questions": [bad]})["no_answer"]["reason"]
+    assert device.sent == []
+
+
+def test_one_run_at_a_time_reads_a_switch() -> None:
     called: list[object] = []
 
-    class Nothing:
-        def collect(self, *words: object) -> dict[str, Any]:
-            raise AssertionError(words)
-
-    def commands(*words: object) -> list[bytes | None]:
-        called.append(words)
-        again = reader.collect(NAME, eos_plan(NAME, 5, None), time.monotonic() + 5)
+    def commands(host: str, commands: Sequence[str], rules: CommandRules, until: float) -> None:
+        called.append(host)
+        again = reader.collect(NAME, plan, time.monotonic() + 5)
         assert "another run of preflight" in again["no_answer"]["reason"]
-        return []
 
-    reader = LockedSwitches(WithEosSwitches(Nothing(), frozenset({NAME}), commands, "ssh"), frozenset({NAME}))
-    for bad in ("configure terminal", "show running-config", "show version | redirect flash:x"):
-        document = reader.collect(NAME, {**eos_plan(NAME, 5, None), "questions": [bad]}, time.monotonic() + 5)
-        assert "is not one of the commands" in document["no_answer"]["reason"]
-    assert called == []
-    document = reader.collect(NAME, eos_plan(NAME, 5, None), time.monotonic() + 5)
+    plan = command_plan(NAME, 5, None, "eos")
+    reader = LockedSwitches(WithCommandSwitches(Nothing(), {NAME: (commands, "ssh")}), frozenset({NAME}))
+    document = reader.collect(NAME, plan, time.monotonic() + 5)
     assert len(called) == 1
     assert "the connection ended" in document["records"]["eos:show version"]["why"]
