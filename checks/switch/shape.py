@@ -43,7 +43,9 @@ _EQUAL = 1.001
         "eos:show interfaces",
         "eos:show lldp neighbors detail",
         "nxos:show interface",
+        "junos:show interfaces",
         "nxos:show lldp neighbors detail",
+        "junos:show lldp neighbors",
     ),
     unless=(no_cable,),
 )
@@ -137,6 +139,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         "redis:APPL_DB LLDP_ENTRY_TABLE",
         "eos:show lldp neighbors detail",
         "nxos:show lldp neighbors detail",
+        "junos:show lldp neighbors",
         "linux:lldpcli -f json0 show neighbors details",
     ),
     unless=(no_cable,),

@@ -61,7 +61,7 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
         if not made:
             raise ArchiveError(
                 f"{path} contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and "
-                f"no session of SONiC, EOS, NX-OS or Linux, and no answer of EOS, such as show_interfaces.json"
+                f"no session of SONiC, EOS, NX-OS, Junos or Linux, and no answer of EOS, such as show_interfaces.json"
                 f"{_begins(path)}"
             )
         for evidence in made:

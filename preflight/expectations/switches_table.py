@@ -24,6 +24,9 @@ class SwitchesTable:
     nxos: tuple[str, ...] | None = schema.key(
         schema.nodes, "switches with Cisco NX-OS, which `check --switches` reads with show commands over SSH"
     )
+    junos: tuple[str, ...] | None = schema.key(
+        schema.nodes, "switches with Juniper Junos, which `check --switches` reads with show commands over SSH"
+    )
     linux: tuple[str, ...] | None = schema.key(
         schema.nodes,
         "switches with Linux, such as Cumulus Linux, which `check --switches` reads with commands over SSH",
@@ -55,7 +58,7 @@ class SwitchesTable:
     @property
     def by_platform(self) -> dict[str, tuple[str, ...]]:
         """The switches that are read by commands."""
-        return {"eos": self.eos or (), "nxos": self.nxos or (), "linux": self.linux or ()}
+        return {platform: getattr(self, platform) or () for platform in ("eos", "nxos", "junos", "linux")}
 
 
 @dataclass(frozen=True)

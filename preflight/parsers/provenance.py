@@ -201,6 +201,7 @@ FORMATS = (
     )),
     Format("JSON answers of Arista EOS", ("eos:*",)),
     Format("answers of Cisco NX-OS", ("nxos:*",)),
+    Format("answers of Juniper Junos", ("junos:*",)),
     Format("answers of Linux and FRRouting on a switch", ("linux:*",), (
         "iproute2 6.1, lldpd 1.0.16 and FRRouting 8.4.4 on Debian 12, virtual interfaces",
     )),

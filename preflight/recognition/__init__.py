@@ -58,6 +58,7 @@ from preflight.recognition.rank_errors import mark_survived, merge_ranks
 from preflight.recognition.stated_facts import add_stated
 from preflight.recognition.switch_output import (
     EOS_SESSION,
+    JUNOS_SESSION,
     LINUX_SESSION,
     NXOS_SESSION,
     SONIC_DUMP,
@@ -225,6 +226,7 @@ def known() -> tuple[str, ...]:
         PROGRAM_LOG.name,
         EOS_SESSION,
         NXOS_SESSION,
+        JUNOS_SESSION,
         LINUX_SESSION,
         SONIC_SESSION,
         SONIC_DUMP,

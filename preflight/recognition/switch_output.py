@@ -1,4 +1,4 @@
-"""Pasted sessions of SONiC, EOS, NX-OS and Linux switches, and SONiC databases.
+"""Pasted sessions of switches, and SONiC databases.
 
 One paste shows one switch, so only checks of a single switch judge it. Checks that need both ends of a cable run with
 ``judge --switch-files``.
@@ -11,7 +11,7 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import SWITCH, Evidence
-from preflight.facts.switch import eos, linux, nxos, sonic
+from preflight.facts.switch import eos, junos, linux, nxos, sonic
 from preflight.judge import findings
 from preflight.model import counted
 from preflight.parsers.parsed import ParseGap
@@ -21,11 +21,16 @@ from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
 from preflight.textprep.lines import Lines, lines_of
 
-EOS_SESSION, NXOS_SESSION, LINUX_SESSION = "eos session", "nxos session", "linux switch session"
-SONIC_SESSION, SONIC_DUMP, TABLE = "sonic session", "sonic database", "switch show"
+EOS_SESSION, NXOS_SESSION, JUNOS_SESSION = "eos session", "nxos session", "junos session"
+LINUX_SESSION, SONIC_SESSION, SONIC_DUMP, TABLE = (
+    "linux switch session",
+    "sonic session",
+    "sonic database",
+    "switch show",
+)
 #: Maximum number of lines of an answer, of those above its table, and of tables in one session.
 _LONGEST, _HEAD, _MOST_TABLES = 5000, 8, 100
-_SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts),
+_SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts), "junos": (JUNOS_SESSION, junos.facts),
              "linux": (LINUX_SESSION, linux.facts), "sonic": (SONIC_SESSION, sonic.facts)}  # fmt: skip
 #: What a session of a switch contains: a prompt with a command, or a command that is only on switches.
 _SIGNS = ("#sh", ">sh", "# sh", "> sh", "vtysh -c", "sonic-db-dump", "config_db.json")

@@ -55,7 +55,7 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.facts.switch import eos, linux, nxos, sonic
+from preflight.facts.switch import eos, junos, linux, nxos, sonic
 from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
@@ -65,7 +65,15 @@ from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megat
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
-from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, session, show_commands, sonic_commands
+from preflight.parsers.switch import (
+    eos_answers,
+    junos_answers,
+    linux_answers,
+    nxos_answers,
+    session,
+    show_commands,
+    sonic_commands,
+)
 from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
@@ -73,6 +81,7 @@ from tests.support import external_texts, paths
 from tests.support.clos import Clos
 from tests.support.eos import EosLeaf
 from tests.support.fixture import whole_node
+from tests.support.junos import JunosLeaf
 from tests.support.linux_switch import LinuxLeaf
 from tests.support.nxos import NxosLeaf
 
@@ -476,6 +485,12 @@ _text("parsers.switch.sonic_commands.record", _SONIC_CONFIG,
 _text("parsers.switch.sonic_commands.seconds", "Sat Nov 21 03:00:00 UTC 2026")
 _text("parsers.switch.sonic_commands.reading_times", "Sat Nov 21 03:00:00 UTC 2026",
       call=lambda text: sonic_commands.reading_times({1: text, 2: text}))  # fmt: skip
+_text("parsers.switch.junos_answers.question", "show int", "show version | display json")
+_text("parsers.switch.junos_answers.sent", "show version")
+for _command, _answer in JunosLeaf().texts().items():
+    _text("parsers.switch.junos_answers.answer", _answer, call=partial(junos_answers.answer, _command))
+_text("parsers.switch.junos_answers.record", JunosLeaf().texts()["show lldp neighbors"],
+      call=lambda text: junos_answers.record("show lldp neighbors", text))  # fmt: skip
 _text("parsers.switch.nxos_answers.question", "sh int trans det", "show interface")
 for _command, _answer in NxosLeaf().texts().items():
     _text("parsers.switch.nxos_answers.answer", _answer, json.dumps(NxosLeaf().rows()[_command]),
@@ -890,6 +905,9 @@ _text("parsers.switch.show_commands.by_key", "leaf4", call=lambda text: show_com
     "eos", [("show version", {"status": "ok", "value": text})] * 2, bool))  # fmt: skip
 _value("switch.nxos.facts", _nxos_records(), call=lambda value: nxos.facts(_of_switch(value, "nxos")),
        raises=EvidenceError)  # fmt: skip
+_value("switch.junos.facts", json.dumps({
+    f"junos:{_command}": junos_answers.record(_command, _answer) for _command, _answer in JunosLeaf().texts().items()
+}), call=lambda value: junos.facts(_of_switch(value, "junos")), raises=EvidenceError)  # fmt: skip
 _value("switch.linux.facts", _linux_records(), call=lambda value: linux.facts(_of_switch(value, "linux")),
        raises=EvidenceError)  # fmt: skip
 _value("switch.sonic.facts", _switch_records(), call=lambda value: sonic.facts(_of_switch(value)), raises=EvidenceError)

@@ -16,7 +16,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
-from preflight.facts.switch import eos, linux, nxos, sonic
+from preflight.facts.switch import eos, junos, linux, nxos, sonic
 from preflight.facts.switch.model import SwitchFacts, SwitchPort, went_back
 from preflight.parsers.network import lldp
 
@@ -30,6 +30,7 @@ _ADAPTERS: Mapping[str, Callable[[Evidence], SwitchFacts]] = {
     "sonic": sonic.facts,
     "eos": eos.facts,
     "nxos": nxos.facts,
+    "junos": junos.facts,
     "linux": linux.facts,
 }
 

@@ -1,8 +1,8 @@
 """Terminal sessions with a switch: prompts, commands and answers.
 
 A prompt is the host name, a mode in parentheses, and ``#`` or ``>``; a time or a supervisor may be between them. That
-of a Linux shell is ``user@host:directory$``, with the VRF before the directory. Sources: EOS user manual (command-line
-interface), NX-OS fundamentals guide, Cumulus Linux user guide.
+of a Linux shell is ``user@host:directory$``, with the VRF before the directory; that of Junos is ``user@host>``.
+Sources: EOS user manual (command-line interface), NX-OS fundamentals guide, Cumulus Linux user guide, Junos CLI guide.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, sonic_commands
+from preflight.parsers.switch import eos_answers, junos_answers, linux_answers, nxos_answers, sonic_commands
 from preflight.parsers.switch.show_commands import ShowCommand
 
 Record = dict[str, Any]
 
-#: A line that begins with a prompt; the last two names are those of a shell.
+#: A line that begins with a prompt: first of a switch, then of a shell, then of Junos.
 _PROMPT = re.compile(
     r"^(?:([A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z][A-Za-z0-9_-]{0,62}){0,6})"
     r"(?:\.[0-9]{2}:[0-9]{2}:[0-9]{2})?(?:\([A-Za-z0-9_-]{1,60}\)){0,2}[#>] ?(.*)"
-    r"|[a-z_][a-z0-9_-]{0,31}@([A-Za-z0-9][A-Za-z0-9_-]{0,62}):(?:[a-z0-9_-]{1,32}:)?[~/][^\s$#]{0,200}[$#] ?(.*))$",
+    r"|[a-z_][a-z0-9_-]{0,31}@([A-Za-z0-9][A-Za-z0-9_-]{0,62}):(?:[a-z0-9_-]{1,32}:)?[~/][^\s$#]{0,200}[$#] ?(.*)"
+    r"|[A-Za-z_][A-Za-z0-9_.-]{0,31}@([A-Za-z0-9][A-Za-z0-9_-]{0,62})[>#] ?(.*))$",
     re.MULTILINE,
 )
 #: Text that a terminal adds: escape sequences and erased characters, then the pager.
@@ -47,7 +48,7 @@ class CommandLine:
     records of their answers.
     """
 
-    name: str  # as in documents: eos, nxos, linux, sonic
+    name: str  # as in documents: eos, nxos, junos, linux, sonic
     title: str
     question: Callable[[str], str | None]
     record: Callable[[str, str], Record]
@@ -74,6 +75,7 @@ EOS = _platform("eos", "Arista EOS", eos_answers)
 COMMANDED = {
     "eos": EOS,
     "nxos": _platform("nxos", "Cisco NX-OS", nxos_answers),
+    "junos": _platform("junos", "Juniper Junos", junos_answers, sent=junos_answers.sent),
     "linux": _platform("linux", "Linux", linux_answers, sent=linux_answers.sent),
 }
 PLATFORMS = (
@@ -103,7 +105,8 @@ def parse(text: str, question_of: Callable[[str], str | None] = eos_answers.ques
     question: str | None = None
     plain = _PAGER.sub("", _TERMINAL.sub("", text)).replace("\r", "")
     for match in _PROMPT.finditer(plain):
-        named, command = match[1] or match[3], match[2] or match[4] or ""
+        named = match[1] or match[3] or match[5]
+        command = match[2] or match[4] or match[6] or ""
         if name and named != name:
             continue
         if question is not None:
