@@ -145,6 +145,7 @@ def test_every_kind_has_a_pasted_text() -> None:
     in_sets = {
         "eos session",
         "nxos session",
+        "junos session",
         "linux switch session",
         "sonic session",
         "sonic database",

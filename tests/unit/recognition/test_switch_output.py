@@ -16,6 +16,7 @@ from preflight.recognition.detector import TextPart
 from preflight.recognition.switch_output import EOS_SESSION, SONIC_DUMP
 from tests.support.clos import Clos, sonic_session
 from tests.support.eos import EosLeaf
+from tests.support.junos import JunosLeaf
 from tests.support.linux_switch import LinuxLeaf
 
 
@@ -43,6 +44,12 @@ def test_a_session_of_linux_is_judged_by_its_bgp(tmp_path: Path, state: str, sta
     assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == ("linux switch session", "leaf4", 8)
     assert statuses(part) == {("switch.bgp", status), ("optics.fec-margin", "unknown")}  # no port counts codewords
     assert part.read_in_full
+
+
+def test_a_session_of_junos_is_read(tmp_path: Path) -> None:
+    (part,) = parts(tmp_path, JunosLeaf().session())
+    assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == ("junos session", "leaf4", 8)
+    assert {status for _, status in statuses(part)} <= {"unknown"}
 
 
 def test_the_kernel_of_sonic_counts_only_its_own_packets() -> None:
