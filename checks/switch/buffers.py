@@ -73,7 +73,7 @@ def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Itera
     blank: list[str] = []
     for port, priority in judged_ports(net, switch, site):
         marking = switch.ecn.get((port.name, switch.queue(port.name, priority)))
-        group = switch.groups.get((port.name, switch.group(port.name, priority)))
+        group = switch.groups.get((port.name, switch.group(port.name, priority, site.dscp)))
         if marking is None or not marking.on or marking.kmin is None or group is None or group.xoff is None:
             continue  # switch.ecn, switch.headroom or switch.buffer-pools reports it
         level = _pauses_at(switch, group)
@@ -163,7 +163,7 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
     blank: dict[int, list[str]] = {}
     with_headroom = {port for (port, _), group in switch.groups.items() if group.xoff}
     for port, priority in judged_ports(net, switch, site):
-        number = switch.group(port.name, priority)
+        number = switch.group(port.name, priority, site.dscp)
         group = switch.groups.get((port.name, number))
         if group is None:
             used = site.priority == priority or len(port.pfc or ()) == 1  # others may have no traffic
@@ -266,7 +266,7 @@ def _levels(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[
     blank: list[str] = []
     for port, priority in judged_ports(net, switch, site):
         depth = switch.first.queues.get((port.name, switch.queue(port.name, priority)))
-        number = switch.group(port.name, priority)
+        number = switch.group(port.name, priority, site.dscp)
         level, group = switch.first.groups.get((port.name, number)), switch.groups.get((port.name, number))
         used = level.xoff_watermark if level else None
         if used is not None and group is not None and group.xoff and used >= _FULL * group.xoff:

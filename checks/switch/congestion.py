@@ -9,8 +9,8 @@ from preflight.checks.switch.common import each_switch, judged_ports, listed, un
 from preflight.checks.switch.links import no_cable
 from preflight.checks.switch.settings import without_dcqcn
 from preflight.expectations.switches_table import EthernetSite
-from preflight.facts.switch import hashing, pause
-from preflight.facts.switch.ethernet import Ethernet
+from preflight.facts.switch import cable_ends, hashing, pause
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
@@ -164,13 +164,17 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     With the number of flows that the cluster file declares (`flows`), an imbalance that hashing exceeds in only
     one of a hundred cases fails, and so does an uplink that should have traffic but has none. Without that key, up to
     1.1 times the mean passes, and a higher ratio is unknown. Uplinks of one speed are compared; idle leaves pass. A
-    leaf with an uplink of unknown speed is unknown.
+    leaf with an uplink of unknown speed is unknown. Uplinks to a switch with which all BGP sessions are shut down in
+    the configuration are left out; the message counts them.
 
     ## False alarms
     Flows of very different size, such as storage beside collectives.
     """
     good, worst, idle = 0, 1.0, 0
     uplinks = uplinks_of_leaves(net)
+    shut = {(leaf, port) for leaf, ports in uplinks.items() for port in ports
+            if cable_ends.drained(net, CableEnd(leaf, port, True))}  # fmt: skip
+    uplinks = {leaf: [port for port in ports if (leaf, port) not in shut] for leaf, ports in uplinks.items()}
     for switch in net.switches:
         if switch.name not in uplinks:
             continue
@@ -188,7 +192,8 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     if good:
         shown = f"{worst:.2f} times the mean"
         yield passed(f"the busiest uplink of {counted(good, 'leaf', 'leaves')} carries at most {shown}"
-                     + ("; some are idle" if idle else ""),
+                     + ("; some are idle" if idle else "")
+                     + (f"; the BGP sessions over {counted(len(shut), 'uplink')} are shut down" if shut else ""),
                      found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 

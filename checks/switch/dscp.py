@@ -47,8 +47,9 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A lossless port whose maps put the DSCP into a queue without PFC fails, once for each switch, and so does a host
-    port. A port without a map warns if other ports of the switch have one: it does not trust the DSCP, so its packets
-    have the default traffic class. A switch without a map, or a fabric whose DSCP is not declared, is unknown.
+    port. A port without a map warns if other ports or switches have one: it does not trust the DSCP, so its packets
+    have the default traffic class. A fabric without maps, a map that is not shown, and a DSCP that is not declared are
+    unknown.
     Congestion notifications that share the queue of RoCE packets warn, as they wait behind the congestion that they
     report; their DSCP is that of the hosts.
 
@@ -106,7 +107,7 @@ def _dscp_of(
         for notice in notices:
             if _queue(maps, notice) == queue:
                 shared.setdefault((notice, queue), []).append(name)
-    if len(blank) + len(unbound) == len(judged):
+    if unbound and not _bound(switch) and not any(_bound(other) for other in net.switches):
         blank, unbound = list(judged), []
     for where, names in wrong.items():
         yield failed(f"{switch.name} {listed(names)}: DSCP {wanted} is mapped to {where}", subject=switch.name,
@@ -118,20 +119,25 @@ def _dscp_of(
             fix=f"map DSCP {notice} to a traffic class whose queue has strict priority",
         )  # fmt: skip
     if unbound:
+        elsewhere = "ports of the switch" if _bound(switch) else "switches"
         yield warned(
-            f"no DSCP map is bound to {switch.name} {listed(unbound)}, unlike other ports of the switch",
-            subject=switch.name, found="no map", expected=f"DSCP {wanted} in the lossless queue",
-            evidence=keys,
+            f"no DSCP map is bound to {switch.name} {listed(unbound)}, unlike other {elsewhere}",
+            subject=switch.name, found="no map", expected=f"DSCP {wanted} in the lossless queue", evidence=keys,
         )  # fmt: skip
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: no map shows the traffic class of DSCP {wanted}",
                       subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip
 
 
+def _bound(switch: SwitchFacts) -> bool:
+    """Return whether a DSCP map is bound to any port."""
+    return any(maps.tc_of_dscp for maps in switch.maps.values())
+
+
 def _queue(maps: QosMaps | None, dscp: int) -> int | None:
     """Return the queue of a DSCP; None if no map shows it."""
     number = maps.tc_of_dscp.get(dscp) if maps and maps.tc_of_dscp else None
-    return number if number is None or not maps or not maps.queue_of_tc else maps.queue_of_tc.get(number, number)
+    return maps.queue_of(number) if maps and number is not None else None
 
 
 def _notices(net: Ethernet, site: EthernetSite) -> set[int]:

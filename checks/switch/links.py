@@ -66,7 +66,7 @@ def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     for wrong in net.contradictions:
         repeated = {wrong.end, wrong.far} & reported  # a wrong announcement contradicts two cables
         reported |= {wrong.end, wrong.far}
-        subject = max(wrong.end, wrong.far, key=lambda end: often[end])
+        subject = max(wrong.end, wrong.far, key=lambda end: (often[end], end.is_switch))
         if repeated:
             continue
         yield failed(
@@ -246,7 +246,7 @@ def _largest_of_hosts(net: Ethernet) -> int | None:
     source="IEEE 802.3 clauses 91, 119 and 134 (RS-FEC); SONiC PORT speed and fec",
     fix="Set the same speed and FEC at both ends (`config interface fec PORT rs`, `ethtool --set-fec IF encoding rs`); "
     "then reseat the cable.",
-    explains=(("ethernet.oversubscription", "names"),),
+    explains=(("ethernet.oversubscription", "names"), ("optics.fec", "cable"), ("switch.bgp", "names")),
     action="fix-site",
     scope="fleet",
     switches=True,
@@ -261,25 +261,31 @@ def _largest_of_hosts(net: Ethernet) -> int | None:
     unless=(no_cable,),
 )
 def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the speed of both ends of each cable, and the FEC of both switch ports.
+    """Compare the speed and the FEC of both ends of each cable.
 
     ## Why it matters
     With different speeds or FEC settings, the cable passes no traffic, or runs at the lower speed.
 
     ## Verdicts
-    Different speeds fail, and so do different FEC settings of two switch ports. A cable that is down is unknown, and so
-    is an end without a speed. `optics.fec` judges the FEC of hosts.
+    Different speeds fail, and so do different FEC settings. A cable of which only one end is down warns. A cable that
+    is down is unknown, and so is an end without a speed; FEC that one end does not show is not compared.
 
     ## False alarms
-    Breakout cables, if a switch shows the combined speed of all lanes.
+    Breakout cables, if a switch shows the combined speed of all lanes. A link that went down or up between the readings
+    of its ends.
     """
-    good = 0
+    good = coded = 0
     for cable in net.cables:
         near, far = (cable_ends.speed(net, end) for end in cable.ends)
         keys = [_key(net, cable.near, "ports", ""), _key(net, cable.other, "ports", "dir:/sys/class/infiniband")]
-        ports = [net.port(end) for end in cable.ends]
-        codes = {port.fec for port in ports if port and port.fec}
-        if any(port and port.up is False for port in ports):
+        codes = [cable_ends.fec(net, end) for end in cable.ends]
+        up = [port and port.up for port in map(net.port, cable.ends)]
+        if False in up and True in up:
+            shown = ", but ".join(
+                f"{end} is {'up' if its else 'down'}" for end, its in zip(cable.ends, up, strict=True)
+            )
+            yield warned(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="both up", evidence=keys)
+        elif False in up:
             yield unknown(f"{cable}: the port is down", subject=str(cable), evidence=keys,
                           fix="examine both ends: `show interfaces status`, `ip link`")  # fmt: skip
         elif near is None or far is None:
@@ -290,13 +296,12 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             shown = f"{cable.near} runs at {near:g} Gb/s, but {cable.other} at {far:g} Gb/s{cable.note}"
             yield failed(shown, subject=str(cable), found=f"{near:g} and {far:g} Gb/s", expected="the same",
                          evidence=keys, action="monitor")  # fmt: skip
-        elif len(codes) > 1:
-            shown = ", but ".join(
-                f"{end} has FEC {port.fec}" for end, port in zip(cable.ends, ports, strict=True) if port
-            )
+        elif None not in codes and codes[0] != codes[1]:
+            shown = ", but ".join(f"{end} has FEC {code}" for end, code in zip(cable.ends, codes, strict=True))
             yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same", evidence=keys)
         else:
             good += 1
+            coded += None not in codes
     if good:
-        yield passed(f"both ends of {counted(good, 'cable')} run at the same speed and FEC",
+        yield passed(f"both ends of {counted(good, 'cable')} run at the same speed; {coded} of them show the same FEC",
                      evidence=[net.switches[0].key("ports")])  # fmt: skip

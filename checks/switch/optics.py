@@ -19,6 +19,9 @@ _OF_528, _OF_544, _SLOW_LANE_GBPS = 7, 15, 28.0
 #: 88). A judgement call.
 _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
 
+#: Bit error ratios before FEC above which a port fails and warns: the limit of RS(544,514), and a judgement call.
+_RAW_BER = 2.4e-4, 1e-5
+
 
 @check(
     "optics.switch-end",
@@ -190,8 +193,9 @@ def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     A codeword that was not corrected fails. Codewords with eight or more wrong symbols warn, because RS(544,514)
     corrects at most fifteen; on lanes of 25 Gb/s, four or more warn, because RS(528,514) corrects at most seven.
-    Corrected codewords alone are normal at 50 Gb/s and more per lane. Ports without such counters are unknown. Ports
-    that are down are not judged.
+    A bit error ratio before FEC above 2.4e-4 in both readings fails, because RS(544,514) corrects no more, and above
+    1e-5 it warns: a judgement. Corrected codewords alone are normal at 50 Gb/s and more per lane. Ports without such
+    counters are unknown. Ports that are down are not judged.
 
     ## False alarms
     A link that came up within the window, which loses codewords while it trains.
@@ -231,10 +235,20 @@ def _margins(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
                 subject=where, found=f"{worst} symbols", expected=f"at most {corrected // 2}",
                 evidence=[switch.key("port counters")],
             )  # fmt: skip
+        elif (ratio := _least(before.raw_ber, after.raw_ber)) > _RAW_BER[1]:
+            report, limit = (failed, _RAW_BER[0]) if ratio > _RAW_BER[0] else (warned, _RAW_BER[1])
+            yield report(f"{where}: the bit error ratio before FEC is {ratio:.1e}{to}", subject=where,
+                         found=f"{ratio:.1e}", expected=f"at most {limit:.1e}",
+                         evidence=[switch.key("codewords")])  # fmt: skip
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: uncorrectable codewords are not counted", subject=switch.name,
                       evidence=[switch.key("port counters")],
                       fix="read them on the switch: `show interfaces counters fec-stats`")  # fmt: skip
+
+
+def _least(*ratios: float | None) -> float:
+    """Return the lowest ratio; 0 without one."""
+    return min((ratio for ratio in ratios if ratio is not None), default=0.0)
 
 
 def _corrected(port: SwitchPort) -> int:

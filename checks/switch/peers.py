@@ -118,7 +118,7 @@ def _settings(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> dict[st
     marked = {switch.ecn.get((port.name, switch.queue(port.name, priority))) for port, priority in ports}
     buffers: dict[str, set[str]] = {}
     for port, priority in ports:
-        group = switch.groups.get((port.name, switch.group(port.name, priority)))
+        group = switch.groups.get((port.name, switch.group(port.name, priority, site.dscp)))
         if group is not None and port.speed_gbps and port.cable_m:  # longer cables need larger buffers
             shown = f"xoff {group.xoff}, size {group.size}, threshold {group.dynamic_th or group.static_th or 0}"
             buffers.setdefault(f"buffers at {port.speed_gbps:g} Gb/s and {port.cable_m:g} m", set()).add(shown)

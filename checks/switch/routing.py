@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight.checks.switch.common import each_switch, listed
 from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.switch.cable_ends import without_domain
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import BgpSession, SwitchFacts
 from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
@@ -98,21 +99,17 @@ def _pair(switch: SwitchFacts, session: BgpSession, port: str) -> list[str]:
 
     Empty if the neighbour has no name.
     """
-    ends = sorted((_short(switch.name), _short(session.neighbour)))
+    ends = sorted((without_domain(switch.name), without_domain(session.neighbour)))
     return [f"{' - '.join(ends)}, port {port}"] if session.neighbour else []
-
-
-def _short(name: str) -> str:
-    return name.lower().partition(".")[0]
 
 
 def _ports_to(switch: SwitchFacts, neighbour: str) -> list[str]:
     """Return the active ports whose LLDP neighbour has this name."""
-    name = _short(neighbour)
+    name = without_domain(neighbour)
     return [
         port.name
         for port in switch.ports.values()
-        if name and port.up and port.heard and _short(port.heard.system_name) == name
+        if name and port.up and port.heard and without_domain(port.heard.system_name) == name
     ]
 
 
@@ -121,7 +118,9 @@ def _sessions(switch: SwitchFacts, address: str, session: BgpSession) -> list[Bg
     return [
         other
         for key, other in switch.bgp.items()
-        if not other.off and (":" in key) == (":" in address) and _short(other.neighbour) == _short(session.neighbour)
+        if not other.off
+        and (":" in key) == (":" in address)
+        and without_domain(other.neighbour) == without_domain(session.neighbour)
     ]
 
 
@@ -131,10 +130,10 @@ def _lost_port(switch: SwitchFacts, address: str, session: BgpSession, ports: Se
     It does if each of the ``ports`` to the neighbour that are up has an established session, and a port that may lead
     to the neighbour is down.
     """
-    name = _short(session.neighbour)
+    name = without_domain(session.neighbour)
     down = any(
         port.up is False and port.admin_up is not False
-        and (port.heard is None or _short(port.heard.system_name) == name)
+        and (port.heard is None or without_domain(port.heard.system_name) == name)
         for port in switch.ports.values()
     )  # fmt: skip
     up = sum(other.state.lower() == _UP for other in _sessions(switch, address, session))

@@ -269,7 +269,7 @@ class _Buffer:
 
 def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: EthernetSite) -> _Buffer | None:
     """Judge the buffer of one priority of a port; None if it is large enough."""
-    number = switch.group(port.name, priority)
+    number = switch.group(port.name, priority, site.dscp)
     group = switch.groups.get((port.name, number))
     if group is None or group.xoff is None:
         return _Buffer(unknown, f"no headroom is shown for priority group {number}", fix=switch.remedy)

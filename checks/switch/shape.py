@@ -58,10 +58,10 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A ratio above the cluster file's `oversubscription` fails. Without that key, the result is unknown and states the
-    ratio: a fabric may be oversubscribed by design. Ports that are down are ignored, so a lost uplink raises the ratio.
-    A leaf is unknown if its uplinks lead to switches without evidence, or if the speed of a port or its neighbours are
-    not shown. It is also unknown if the ratio depends on ports without an LLDP neighbour, which may lead to switches or
-    to hosts.
+    ratio: a fabric may be oversubscribed by design. Ports that are down at either end of their cable are ignored, so a
+    lost uplink raises the ratio. A leaf is unknown if its uplinks lead to switches without evidence, or if the speed of
+    a port or its neighbours are not shown. It is also unknown if the ratio depends on ports without an LLDP neighbour,
+    which may lead to switches or to hosts.
 
     ## False alarms
     A leaf of storage or login nodes, which are not sized for collectives.
@@ -77,7 +77,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     for switch in net.switches:
         if switch.name not in leaves:
             continue
-        rates = _rates(switch, ends[switch.name])
+        rates = _rates(net, switch, ends[switch.name])
         down, up, silent = rates.down, rates.up, rates.silent
         keys = [switch.key("ports"), switch.key("lldp")]
         ratio = f"{down / up:.2f}:1" if up else "no uplink"
@@ -191,12 +191,14 @@ class _Rates(NamedTuple):
     unrated: int  # number of ports without a known speed
 
 
-def _rates(switch: SwitchFacts, far_ends: Mapping[str, CableEnd]) -> _Rates:
+def _rates(net: Ethernet, switch: SwitchFacts, far_ends: Mapping[str, CableEnd]) -> _Rates:
     down = up = silent = 0.0
     strange = unrated = 0
     for name, port in switch.ports.items():
         far = far_ends.get(name)
         if port.up is False or port.admin_up is False or not (far or port.heard or port.up):
+            continue
+        if far and (end := net.port(far)) and end.up is False:
             continue
         if not far and port.heard:
             strange += 1

@@ -59,7 +59,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
         queue = port.name, switch.queue(port.name, priority)
         before, after = switch.first.queues.get(queue), switch.second.queues.get(queue)
         drops = growth(before.drops, after.drops) if before and after else None
-        group = port.name, switch.group(port.name, priority)
+        group = port.name, switch.group(port.name, priority, site.dscp)
         earlier, later = switch.first.groups.get(group), switch.second.groups.get(group)
         arriving = growth(earlier.drops, later.drops) if earlier and later else None
         where = f"{switch.name} {port.name}"

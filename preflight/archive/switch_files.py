@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
@@ -33,6 +34,9 @@ _ANSWER = re.compile(r"(show[ _][a-z_ ]{1,60}?)(?:[ _]([12]))?\.json", re.I)
 _SESSIONS = (".txt", ".log")
 #: A host name that is used unchanged.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+#: Errors of an archive that is cut or damaged.
+_CUT = (OSError, EOFError, tarfile.TarError, zlib.error)
 
 #: File name of the time at which the counters in a techsupport archive were read.
 _DATE = re.compile(r"date\.counter_([12])(?:\.gz)?")
@@ -66,7 +70,9 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
             )
         for evidence in made:
             if evidence.node in documents:
-                raise ArchiveError(f"{path}: {evidence.node} has files in two places; use one folder per switch")
+                raise ArchiveError(
+                    f"{path}: {evidence.node} has files in two places; use one folder and one host name per switch"
+                )
             documents[evidence.node] = evidence
     return [documents[name] for name in sorted(documents)]
 
@@ -89,8 +95,12 @@ def _switches(path: Path) -> Iterator[Evidence]:
                 yield from _switches(entry)
     elif path.name.lower().endswith(_ARCHIVES):
         name = next(path.name[: -len(end)] for end in _ARCHIVES if path.name.lower().endswith(end))
-        if files := list(_members(path)):
-            yield _evidence(name, files, _written_at([path]))
+        files, why = _members(path)
+        if why and not files:
+            raise ArchiveError(f"{path} cannot be read: {why}")
+        if files:
+            lost = _lost(files, f"{path.name} is cut or damaged: {why}") if why else ()
+            yield _evidence(name, [*files, *lost], _written_at([path]))
     elif _is_part(path.name):
         yield _evidence(path.name.partition(".")[0], [_plain(path)], _written_at([path]))
     elif evidence := _shown(path.stem, [_plain(path)], [path]):
@@ -159,22 +169,38 @@ def _plain(path: Path) -> _File:
         return _file(path.name, stream)
 
 
-def _members(path: Path) -> Iterator[_File]:
-    """Yield the dumps in an archive, without writing them to disk."""
-    with tarfile.open(path, "r|*") as archive:
-        for number, member in enumerate(archive):
-            if number >= _MOST_MEMBERS:
-                raise ArchiveError(f"{path} has more than {_MOST_MEMBERS} members")
-            name = PurePosixPath(member.name).name
-            if member.isreg() and _is_part(name) and (stream := archive.extractfile(member)):
-                yield _file(name, stream)
+def _members(path: Path) -> tuple[list[_File], str]:
+    """Return the dumps in an archive, and why it ends early.
+
+    Nothing is written to disk.
+    """
+    files: list[_File] = []
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            for number, member in enumerate(archive):
+                if number >= _MOST_MEMBERS:
+                    raise ArchiveError(f"{path} has more than {_MOST_MEMBERS} members")
+                name = PurePosixPath(member.name).name
+                if member.isreg() and _is_part(name) and (stream := archive.extractfile(member)):
+                    files.append(_file(name, stream))
+    except _CUT as error:
+        return files, str(error)
+    return files, ""
+
+
+def _lost(files: Sequence[_File], why: str) -> Iterator[_File]:
+    """Yield the databases that may be in the lost part of an archive."""
+    read = {match[1].upper() for file in files if (match := _DUMP.fullmatch(file.name))}
+    for database in ("APPL", "CONFIG", "STATE", "COUNTERS"):
+        if database not in read:
+            yield _File(f"{database}_DB.json", "", why)
 
 
 def _file(name: str, stream: IO[bytes]) -> _File:
     unpacked = gzip.GzipFile(fileobj=stream) if name.lower().endswith(".gz") else stream
     try:
         content = unpacked.read(_MOST_BYTES + 1)
-    except (OSError, EOFError) as error:
+    except _CUT as error:
         return _File(name, "", f"{name} cannot be unpacked: {error}")
     if len(content) > _MOST_BYTES:
         return _File(name, "", f"{name} has more than {_MOST_BYTES >> 20} MiB")

@@ -60,6 +60,11 @@ def _uncorrected(leaf: EosLeaf) -> None:
     phy["phyStatuses"][2]["fec"]["uncorrectedCodewords"]["value"] += 7
 
 
+def _ratio(leaf: EosLeaf, value: float) -> None:
+    for phy in leaf.port("Ethernet3/1", "show interfaces phy detail"):
+        phy["phyStatuses"][2]["preFecBer"]["value"] = value
+
+
 def _dark_lane(leaf: EosLeaf) -> None:
     for module in leaf.port("Ethernet2/1", "show interfaces transceiver dom thresholds"):
         module["parameters"]["rxPower"]["channels"]["3"] = -12.5
@@ -75,6 +80,7 @@ def _other_neighbour(leaf: EosLeaf) -> None:
     (lambda leaf: leaf.change("Ethernet1/1", bandwidth=200_000_000_000), "link.speed-fec",
      "leaf4 Ethernet1/1 - gpu013 enp24s0"),
     (_uncorrected, "optics.fec-margin", "leaf4 Ethernet3/1"),
+    (lambda leaf: _ratio(leaf, 5e-4), "optics.fec-margin", "leaf4 Ethernet3/1"),
     (_dark_lane, "optics.switch-end", "leaf4 Ethernet2/1"),
     (_other_neighbour, "link.join", "leaf4 Ethernet5/1"),
 ])  # fmt: skip

@@ -125,6 +125,33 @@ def half_rate_uplinks(clos: Clos) -> None:
     clos.heard = {host: end for host, end in clos.heard.items() if end not in (("leaf2", "etp3"), ("leaf2", "etp4"))}
 
 
+def other_class(clos: Clos, group: str) -> None:
+    """Give RoCE packets traffic class 5 at all leaves, with queue 3 and this group."""
+    for leaf in ("leaf1", "leaf2", "leaf3", "leaf4"):
+        clos.set(leaf, "CONFIG_DB", "DSCP_TO_TC_MAP|ROCE", **{"26": "5"})
+        clos.set(leaf, "CONFIG_DB", "TC_TO_QUEUE_MAP|ROCE", **{"3": "1", "5": "3"})
+        clos.set(leaf, "CONFIG_DB", "TC_TO_PRIORITY_GROUP_MAP|ROCE", **{"3": "0", "5": group})
+
+
+def drain(clos: Clos) -> None:
+    """Shut down the sessions of spine2, and let its cables carry nothing."""
+    for key, row in clos.databases["spine2"]["CONFIG_DB"].items():
+        if key.startswith("BGP_NEIGHBOR|"):
+            row["admin_status"] = "down"
+            clos.set("spine2", "STATE_DB", key.replace("BGP_NEIGHBOR", "NEIGH_STATE_TABLE"), state="Idle")
+    for leaf in ("leaf1", "leaf2", "leaf3", "leaf4"):
+        for port in ("Ethernet48", "Ethernet56"):
+            clos.load(leaf, port, 0.0)
+
+
+def name_vrf(clos: Clos, switch: str) -> Clos:
+    """Name the VRF in the keys of the sessions."""
+    tables = clos.databases[switch]["CONFIG_DB"]
+    for key in [key for key in tables if key.startswith("BGP_NEIGHBOR|")]:
+        tables[key.replace("|", "|default|")] = tables.pop(key)
+    return clos
+
+
 #: Checks whose findings here have another one as their cause, within one incident.
 EXPLAINED = ("ethernet.peers-equal", "link.errors")
 
@@ -161,6 +188,17 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     "a port without a DSCP map": (
         lambda clos: clos.set("leaf1", "CONFIG_DB", "PORT_QOS_MAP|Ethernet8", dscp_to_tc_map=None),
         ("warn", "link.dscp", "leaf1"),
+    ),
+    "no port of a leaf has a DSCP map": (
+        every_port("PORT_QOS_MAP|Ethernet{}", dscp_to_tc_map=None), ("warn", "link.dscp", "leaf3"),
+    ),
+    "FEC of a host": (
+        lambda clos: clos.nic("gpu006", fec="Off"), ("fail", "link.speed-fec", "leaf2 Ethernet8 - gpu006 enp24s0"),
+    ),
+    "a session of a VRF": (
+        lambda clos: name_vrf(clos, "leaf1").set(
+            "leaf1", "STATE_DB", "NEIGH_STATE_TABLE|10.16.33.7", state="Active"),
+        ("fail", "switch.bgp", "leaf1 10.16.33.7"),
     ),
     "notifications in the queue of RoCE packets": (
         lambda clos: clos.set("spine1", "CONFIG_DB", "DSCP_TO_TC_MAP|ROCE", **{"48": "3"}),
@@ -343,6 +381,10 @@ CAUSES: dict[str, tuple[Fault, tuple[str, str, str], str]] = {
             "leaf1", "STATE_DB", "PORT_TABLE|Ethernet48", speed="200000"),
         ("fail", "link.speed-fec", "leaf1 Ethernet48 - spine2 Ethernet0"), "ethernet.oversubscription",
     ),
+    "a cable that is down at one end": (
+        lambda clos: clos.set("spine1", "APPL_DB", "PORT_TABLE:Ethernet0", oper_status="down"),
+        ("warn", "link.speed-fec", "leaf1 Ethernet32 - spine1 Ethernet0"), "ethernet.oversubscription",
+    ),
     "a priority that pauses another queue": (
         lambda clos: clos.set("spine1", "CONFIG_DB", "MAP_PFC_PRIORITY_TO_QUEUE|ROCE", **{"3": "4"}),
         ("fail", "link.dscp", "spine1"), "switch.ecn",
@@ -385,6 +427,9 @@ def test_the_consequences_of_a_fault_are_in_its_incident(name: str) -> None:
 
 
 HEALTHY: dict[str, Fault] = {
+    "RoCE in a traffic class of another number": lambda clos: other_class(clos, "3"),
+    "a drained spine": drain,
+    "sessions of a VRF": lambda clos: name_vrf(clos, "leaf1"),
     "shared headroom at SONiC's ratio": lambda clos: clos.set("leaf2", "CONFIG_DB", PROFILE, size="19456").set(
         "leaf2", "CONFIG_DB", "BUFFER_POOL|ingress_lossless_pool", xoff="1134592"),
     "thresholds above the headroom, far below the pool": lambda clos: clos.set(
@@ -437,6 +482,42 @@ def test_what_looks_like_a_fault_and_is_none(name: str) -> None:
     clos = Clos()
     HEALTHY[name](clos)
     assert [finding for finding in bad(report(clos)) if finding[1] != "ethernet.peers-equal"] == []
+
+
+def test_a_traffic_class_that_enters_a_lossy_group_fails() -> None:
+    clos = Clos()
+    other_class(clos, "0")
+    assert {entry[:2] for entry in bad(report(clos))} == {
+        ("fail", "switch.buffer-pools"),
+        ("unknown", "switch.headroom"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("shown", "hostname", "failing"),
+    [("gpu099", "gpu010", True), ("node77", "node77", False), ("gpu010-dpu", "gpu010", False)],
+)
+def test_a_switch_that_shows_another_host_contradicts_it(shown: str, hostname: str, failing: bool) -> None:
+    """A host may be collected under another name; a DPU has one of its own."""
+    clos = Clos().set("leaf3", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet8", lldp_rem_sys_name=shown)
+    own = {"file:/proc/sys/kernel/hostname": {"status": "ok", "out": f"{hostname}\n"}}
+    checks = [check for check in CHECKS if check.id == "link.join"]
+    judged = judge([*clos.hosts({"gpu010": own}), *clos.switches()], checks, SITE)
+    by_status = {finding["status"]: finding for finding in judged["findings"]}
+    assert ("fail" in by_status) == failing
+    assert ("unknown" in by_status) == (shown == "gpu010-dpu")
+    if failing:
+        assert by_status["fail"]["subject"] == "leaf3 Ethernet8"
+        assert "but leaf3 Ethernet8 shows gpu099 02:00:00:00:02:01" in by_status["fail"]["message"]
+
+
+def test_a_link_between_leaves_of_two_rails_brings_no_hosts_closer() -> None:
+    clos = Clos(rails=2)
+    for leaf, far in (("leaf1", "leaf2"), ("leaf2", "leaf1")):
+        clos.set(leaf, "APPL_DB", "PORT_TABLE:Ethernet96", alias="etp13", speed="400000", oper_status="up")
+        clos.set(leaf, "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet96", lldp_rem_sys_name=far, lldp_rem_port_id="etp13")
+    (finding,) = judge(clos.evidences(), [check for check in CHECKS if check.id == "ethernet.hops"], SITE)["findings"]
+    assert finding["status"] == "pass"
 
 
 def test_without_hosts_no_leaf_is_known_and_nothing_passes_for_it() -> None:

@@ -6,7 +6,7 @@ A path's length is counted in switches: 1 for two HCAs on one leaf, 3 over a spi
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
@@ -159,7 +159,7 @@ def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
         on = Counter(members.values())
         # If rails share leaves, a rail has only its share of a leaf's ports.
         part = len(members) / max(1, sum(everywhere[leaf] for leaf in on))
-        wanted = _nearest_fit(graph, on, len(members), part)
+        wanted = _nearest_fit(graph, on, everywhere.keys() - on.keys(), len(members), part)
         needed = max(needed, wanted)
         for leaf, count in on.items():
             table, beyond = graph.distances(leaf), 0
@@ -176,13 +176,13 @@ def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
     )  # fmt: skip
 
 
-def _nearest_fit(graph: Graph, around: Iterable[str], nodes: int, part: float) -> int:
+def _nearest_fit(graph: Graph, around: Iterable[str], other_rails: Collection[str], nodes: int, part: float) -> int:
     """Return the longest path, in switches, of the closest possible placement.
 
-    The placement uses the leaves nearest to one of ``around`` that together have room for this many nodes; ``part`` is
-    the share of a leaf's ports that the rail may use.
+    The placement uses the leaves nearest to one of ``around`` that together have room for this many nodes, without
+    those of other rails; ``part`` is the share of a leaf's ports that the rail may use.
     """
-    room = {leaf.switch.guid: leaf.hosts * part for leaf in graph.leaves}
+    room = {leaf.switch.guid: leaf.hosts * part for leaf in graph.leaves if leaf.switch.guid not in other_rails}
     if max(room.values(), default=0) >= nodes:
         return 1
     best = 0

@@ -10,6 +10,7 @@ from preflight.facts.counter_growth import PortGrowth
 from preflight.facts.steps_in_window import seconds_since_1970
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import growth
+from preflight.parsers.network.ethtool_module import parse_fec
 
 #: Seconds that reading the counters of a switch takes at most, with its polling interval of a second.
 _READING_S = 2.0
@@ -48,6 +49,35 @@ def speed(net: Ethernet, end: CableEnd) -> float | None:
         return port.speed_gbps
     host = net.host(end)
     return host.port.rate_gbps if host else None
+
+
+def fec(net: Ethernet, end: CableEnd) -> str | None:
+    """Return the FEC of an end: rs, fc or none; None if unknown."""
+    if port := net.port(end):
+        return port.fec
+    host = net.host(end)
+    try:
+        text = host.node.parsed(f"cmd:ethtool --show-fec {host.netdev}", parse_fec) if host else ""
+    except EvidenceError:
+        return None
+    return {"rs": "rs", "baser": "fc", "off": "none", "none": "none"}.get(text.lower())
+
+
+def drained(net: Ethernet, end: CableEnd) -> bool:
+    """Return whether all BGP sessions over a cable are shut down at one of its ends."""
+    far = net.far_ends[end]
+    return any(all(off) for off in (_sessions_off(net, end, far), _sessions_off(net, far, end)) if off)
+
+
+def _sessions_off(net: Ethernet, here: CableEnd, there: CableEnd) -> list[bool]:
+    switch = net.by_name.get(here.device)
+    sessions = switch.bgp.values() if switch else ()
+    return [session.off for session in sessions if without_domain(session.neighbour) == without_domain(there.device)]
+
+
+def without_domain(name: str) -> str:
+    """Return a device's name in lower case, without its domain."""
+    return name.lower().partition(".")[0]
 
 
 def lost(net: Ethernet, end: CableEnd) -> int | None:

@@ -141,13 +141,11 @@ def _counters(interfaces: Any, phys: Any) -> Counters:
 def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounters:
     """Return the counters of a port.
 
-    Codewords are summed over all of its chips on the cable side.
+    Codewords are summed over all of its chips on the cable side; the highest bit error ratio of them counts.
     """
-    fec = [
-        _object(chip, "fec")
-        for chip in _objects(phy, "phyStatuses")
-        if _object(chip, "description").get("location") == "line"
-    ]
+    chips = [chip for chip in _objects(phy, "phyStatuses") if _object(chip, "description").get("location") == "line"]
+    fec = [_object(chip, "fec") for chip in chips]
+    ratios = [as_decimal(_object(chip, "preFecBer").get("value")) for chip in chips]
 
     def words(name: str) -> int | None:
         values = [number for chip in fec if (number := as_number(_object(chip, name).get("value"))) is not None]
@@ -161,6 +159,7 @@ def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounte
     return PortCounters(
         unknown, unknown, unknown, False, in_octets, out_octets, in_errors, out_errors, in_discards, out_discards,
         words("uncorrectedCodewords"), words("correctedCodewords"), (),
+        max((ratio for ratio in ratios if ratio is not None), default=None),
     )  # fmt: skip
 
 

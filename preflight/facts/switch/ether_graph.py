@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from preflight.facts.switch.ethernet import CableEnd, Ethernet
+from preflight.facts.switch.ethernet import CableEnd, Ethernet, form
 from preflight.parsers.infiniband.ibnetdiscover import FabricDevice, FabricLink, Net
 
 
@@ -39,12 +37,8 @@ def is_like_hosts(net: Ethernet, name: str) -> bool:
 
     False if it also differs from a switch's name only in its numbers.
     """
-    hosts, switches = {_form(host.node.node) for host in net.hosts}, {_form(switch) for switch in net.by_name}
-    return _form(name) in hosts - switches
-
-
-def _form(device: str) -> str:
-    return re.sub(r"[0-9]+", "#", device.lower().partition(".")[0])
+    hosts, switches = {form(host.node.node) for host in net.hosts}, {form(switch) for switch in net.by_name}
+    return form(name) in hosts - switches
 
 
 def rails(net: Ethernet) -> dict[str, dict[str, str]]:

@@ -18,6 +18,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.switch import eos, junos, linux, nxos, sonic
 from preflight.facts.switch.model import SwitchFacts, SwitchPort, went_back
+from preflight.facts.unique_ids import HOSTNAME
 from preflight.parsers.network import lldp
 
 #: The node name of findings on switches; no host can have it.
@@ -190,7 +191,7 @@ class Ethernet:
     def _host_names(self) -> dict[str, set[str]]:
         by_form: dict[str, set[str]] = {}
         for node in self._nodes:
-            for name in _names(node.node):
+            for name in {*_names(node.node), *_names(_hostname(node))}:
                 by_form.setdefault(name, set()).add(node.node)
         return by_form
 
@@ -296,9 +297,26 @@ class Ethernet:
         pairs: dict[frozenset[CableEnd], Contradiction] = {}
         for end, far in self._announced.items():
             back = self._announced.get(far)
-            if back is not None and back != end:
-                pairs.setdefault(frozenset((end, far)), Contradiction(end, str(far), far, str(back)))
+            names = str(back) if back else self._stranger(far)
+            if names and back != end:
+                pairs.setdefault(frozenset((end, far)), Contradiction(end, str(far), far, names))
         return tuple(pairs[pair] for pair in sorted(pairs, key=lambda pair: sorted(map(str, pair))))
+
+    def _stranger(self, end: CableEnd) -> str:
+        """Return the unknown neighbour of a switch port; empty if there is none.
+
+        It is named like the known devices: other names may be those of a DPU in a host.
+        """
+        port = self.port(end)
+        if not port or not port.heard or form(port.heard.system_name) not in self._forms:
+            return ""
+        if _names(port.heard.system_name) & (self._switch_names.keys() | self._host_names.keys()):
+            return ""
+        return f"{port.heard.system_name} {port.heard.port}"
+
+    @cached_property
+    def _forms(self) -> frozenset[str]:
+        return frozenset(form(name) for name in (*self.by_name, *(host.node.node for host in self.hosts)))
 
     @cached_property
     def far_ends(self) -> Mapping[CableEnd, CableEnd]:
@@ -310,6 +328,19 @@ class Ethernet:
         for host in self.hosts:
             if CableEnd(host.node.node, host.netdev, False) not in self.far_ends:
                 yield host
+
+
+def form(device: str) -> str:
+    """Return a device's name without its domain and the values of its numbers."""
+    return re.sub(r"[0-9]+", "#", device.lower().partition(".")[0])
+
+
+def _hostname(node: NodeFacts) -> str:
+    """Return a host's own name, which may not be that of its document, or empty."""
+    try:
+        return node.evidence.text(HOSTNAME).strip()
+    except EvidenceError:
+        return ""
 
 
 def _names(name: str) -> set[str]:

@@ -90,7 +90,10 @@ class PfcWatchdog:
 
 @dataclass(frozen=True)
 class QosMaps:
-    """Classification of one port: DSCP to traffic class to queue, priority to queue."""
+    """Classification of one port: DSCP to traffic class to queue, priority to queue.
+
+    A map that is bound to the port but not shown is empty; None if none is bound.
+    """
 
     tc_of_dscp: Mapping[int, int] | None
     queue_of_tc: Mapping[int, int] | None
@@ -101,9 +104,33 @@ class QosMaps:
         """Return the queue that a PFC priority pauses; without a map, the same number."""
         return (self.queue_of_priority or {}).get(priority, priority)
 
-    def group(self, priority: int) -> int:
-        """Return the priority group of a priority; without a map, the same number."""
-        return (self.group_of_tc or {}).get(priority, priority)
+    def queue_of(self, tc: int) -> int:
+        """Return the queue of a traffic class; without a map, the same number."""
+        return (self.queue_of_tc or {}).get(tc, tc)
+
+    def groups(self, priority: int) -> frozenset[int]:
+        """Return all priority groups that a priority's packets may enter."""
+        return frozenset(self._group_of(tc) for tc in (*self._classes(priority), priority))
+
+    def group(self, priority: int, dscp: int | None) -> int:
+        """Return the priority group of a priority's packets.
+
+        If the traffic class of the DSCP uses the queue that the priority pauses, it decides; else the class with the
+        priority's number, or, with an unknown DSCP, a class that uses the queue. Without a map, it is the same number.
+        """
+        classes = self._classes(priority)
+        tc = None if dscp is None else (self.tc_of_dscp or {}).get(dscp)
+        if tc is None and classes and priority not in classes:
+            tc = classes[0]
+        return self._group_of(tc if tc is not None and tc in classes else priority)
+
+    def _classes(self, priority: int) -> list[int]:
+        """Return the traffic classes whose queue a PFC priority pauses."""
+        queue = self.queue(priority)
+        return [tc for tc in range(8) if self.queue_of(tc) == queue]
+
+    def _group_of(self, tc: int) -> int:
+        return (self.group_of_tc or {}).get(tc, tc)
 
 
 @dataclass(frozen=True)
@@ -123,6 +150,7 @@ class PortCounters:
     uncorrectable: int | None  # FEC codewords
     corrected: int | None
     bins: tuple[int | None, ...]  # FEC codewords by the number of wrong symbols, 0 to 15; empty: not shown
+    raw_ber: float | None = None  # bit error ratio before FEC
 
 
 @dataclass(frozen=True)
@@ -217,10 +245,13 @@ class SwitchFacts:
         maps = self.maps.get(port)
         return maps.queue(priority) if maps else priority
 
-    def group(self, port: str, priority: int) -> int:
-        """Return the priority group of a priority; without a map, the same number."""
+    def group(self, port: str, priority: int, dscp: int | None) -> int:
+        """Return the priority group of a priority's packets.
+
+        ``dscp`` is that of RoCE packets. Without a map, it is the same number.
+        """
         maps = self.maps.get(port)
-        return maps.group(priority) if maps else priority
+        return maps.group(priority, dscp) if maps else priority
 
 
 def growth(before: int | None, after: int | None) -> int | None:

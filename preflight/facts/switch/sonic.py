@@ -205,16 +205,14 @@ def _maps(tables: _Tables, ports: Iterable[str]) -> Iterator[tuple[str, QosMaps]
     def chosen(row: Mapping[str, str], field: str) -> Mapping[int, int] | None:
         name = _named(row.get(field, common.get(field, "")))
         if (field, name) not in read:
-            read[field, name] = _map(named[field].get(name))
+            read[field, name] = _map(named[field].get(name, {})) if name else None
         return read[field, name]
 
     for port in ports:
         yield port, QosMaps(*(chosen(qos.get(port, {}), field) for field in named))
 
 
-def _map(row: Mapping[str, str] | None) -> Mapping[int, int] | None:
-    if not row:
-        return None
+def _map(row: Mapping[str, str]) -> Mapping[int, int]:
     pairs = ((number_in(key), number_in(value)) for key, value in row.items())
     return {key: value for key, value in pairs if key is not None and value is not None}
 
@@ -292,8 +290,12 @@ def _marks_counted(tables: _Tables) -> bool | None:
 
 
 def _bgp(tables: _Tables) -> Iterator[tuple[str, BgpSession]]:
-    """Yield the configured sessions, and those of dynamic peers."""
-    configured, states = tables[KEYS["neighbours"]], tables[KEYS["bgp"]]
+    """Yield the configured sessions, and those of dynamic peers.
+
+    Some configurations name the VRF of a session; the states are those of the default VRF, without its name.
+    """
+    states = tables[KEYS["bgp"]]
+    configured = {key.removeprefix("default|"): row for key, row in tables[KEYS["neighbours"]].items()}
     for key in sorted({*configured, *states}):
         row = configured.get(key, {})
         yield key, BgpSession(states.get(key, {}).get("state", ""), row.get("name", ""), _is_up(row.get("admin_status"))

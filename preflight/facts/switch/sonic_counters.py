@@ -23,7 +23,8 @@ Places = tuple[set[tuple[str, int]], set[tuple[str, int]]]
 def judged_queues(ports: Mapping[str, SwitchPort], maps: Mapping[str, QosMaps]) -> Places:
     """Return the queues and groups of the lossless priorities."""
     places = [(name, maps[name], priority) for name, port in ports.items() for priority in port.pfc or ()]
-    return {(name, of.queue(n)) for name, of, n in places}, {(name, of.group(n)) for name, of, n in places}
+    groups = {(name, group) for name, of, n in places for group in of.groups(n)}
+    return {(name, of.queue(n)) for name, of, n in places}, groups
 
 
 def readings(

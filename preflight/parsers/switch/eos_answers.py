@@ -55,6 +55,7 @@ _FIELDS: Mapping[str, Fields] = {
         "phyStatuses": {
             "description": _of("location"),
             "fec": {"correctedCodewords": _of("value"), "uncorrectedCodewords": _of("value")},
+            "preFecBer": _of("value"),
         },
     }}},
     "show interfaces transceiver dom thresholds": {"interfaces": {"*": {

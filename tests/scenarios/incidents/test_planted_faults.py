@@ -166,6 +166,7 @@ OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "link.flaps": ("network", "blocks-job", ""),
     "link.mtu": ("network", "blocks-job", "drifts"),
     "link.pfc": ("network", "slows-job", ""),
+    "link.speed-fec": ("network", "slows-job", "slows-job"),
     "optics.fec-margin": ("network", "slows-job", "slows-job"),
     "optics.switch-end": ("network", "slows-job", "slows-job"),
     "switch.bgp": ("network", "loses-redundancy", ""),

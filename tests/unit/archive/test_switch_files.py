@@ -137,6 +137,18 @@ def test_a_damaged_dump_is_a_record_with_its_reason(tmp_path: Path) -> None:
     assert "STATE_DB.json cannot be read" in sonic.facts(evidence).gaps["optics"]
 
 
+def test_a_cut_archive_is_read_up_to_its_end(tmp_path: Path) -> None:
+    path = archive(tmp_path / "leaf1.tar.gz", sorted(Clos().dumps("leaf1"), key=lambda file: "COUNTERS" in file[0]))
+    path.write_bytes(path.read_bytes()[:-2000])
+    (evidence,) = switch_documents([tmp_path])
+    facts = sonic.facts(evidence)
+    assert (evidence.node, len(facts.ports)) == ("leaf1", 8)
+    assert "cut or damaged" in facts.gaps["port counters"] or "cannot be unpacked" in facts.gaps["port counters"]
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(ArchiveError, match=r"leaf1\.tar\.gz cannot be read"):
+        switch_documents([tmp_path])
+
+
 def test_a_path_without_a_dump_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database\n")
     with pytest.raises(ArchiveError, match="contains no dump"):
