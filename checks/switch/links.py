@@ -66,7 +66,7 @@ def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     for wrong in net.contradictions:
         repeated = {wrong.end, wrong.far} & reported  # a wrong announcement contradicts two cables
         reported |= {wrong.end, wrong.far}
-        subject = max(wrong.end, wrong.far, key=lambda end: (often[end], end.is_switch))
+        subject = wrong.far if wrong.stranger else max(wrong.end, wrong.far, key=lambda end: often[end])
         if repeated:
             continue
         yield failed(

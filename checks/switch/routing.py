@@ -46,29 +46,33 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     A session that is not established fails if a cable to its neighbour is up, and warns otherwise. It warns in
     either case if its own port seems to be down: a port of the switch is down, and each port to the neighbour that is
-    up has an established session. A configured session without a state is unknown. Sessions that are shut down in the
-    configuration are not judged. If no switch has a session, the check does not apply: the fabric works at layer 2, or
-    with static routes.
+    up has an established session. A configured session without a state is unknown. Sessions that the configuration of
+    either switch shuts down are not judged. If no switch has a session, the check does not apply: the fabric works at
+    layer 2, or with static routes.
 
     ## False alarms
     A neighbour that is configured in advance; shut it down until it exists.
     """
-    good = yield from each_switch(net, site, _down, "neighbours", "bgp", lossless=False)
-    number = sum(not session.off for switch in good for session in switch.bgp.values())
+    good = yield from each_switch(net, site, lambda switch: _down(net, switch), "neighbours", "bgp", lossless=False)
+    sessions = [session for switch in good for session in switch.bgp.values()]
+    number = sum(session.state.lower() == _UP and not session.off for session in sessions)
+    shut = len(sessions) - number
     if number:
         yield passed(
-            f"{counted(number, 'BGP session')} of {counted(len(good), 'switch')} established",
+            f"{counted(number, 'BGP session')} of {counted(len(good), 'switch')} established"
+            + (f"; {shut} shut down" if shut else ""),
             evidence=[good[0].key("bgp")],
         )
     elif good and len(good) == len(net.switches):
-        yield skipped("no switch has a BGP session", evidence=[good[0].key("neighbours"), good[0].key("bgp")])
+        words = "every BGP session is shut down" if shut else "no switch has a BGP session"
+        yield skipped(words, evidence=[good[0].key("neighbours"), good[0].key("bgp")])
 
 
-def _down(switch: SwitchFacts) -> Iterator[Finding]:
+def _down(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
     keys = [switch.key("bgp"), switch.key("neighbours")]
     blank: list[str] = []
     for address, session in switch.bgp.items():
-        if session.off or session.state.lower() == _UP:
+        if session.off or session.state.lower() == _UP or _shut_there(net, switch, address, session):
             continue
         peer = f"{session.neighbour} ({address})" if session.neighbour else address
         if not session.state:
@@ -122,6 +126,21 @@ def _sessions(switch: SwitchFacts, address: str, session: BgpSession) -> list[Bg
         and (":" in key) == (":" in address)
         and without_domain(other.neighbour) == without_domain(session.neighbour)
     ]
+
+
+def _shut_there(net: Ethernet, switch: SwitchFacts, address: str, session: BgpSession) -> bool:
+    """Return whether the neighbour shut down all sessions that are down here."""
+    far = net.by_name.get(session.neighbour) or next(
+        (other for other in net.switches if without_domain(other.name) == without_domain(session.neighbour)), None
+    )
+    down = sum(other.state.lower() not in ("", _UP) for other in _sessions(switch, address, session))
+    off = sum(
+        other.off
+        and (":" in key) == (":" in address)
+        and without_domain(other.neighbour) == without_domain(switch.name)
+        for key, other in (far.bgp if far else {}).items()
+    )
+    return 0 < down <= off
 
 
 def _lost_port(switch: SwitchFacts, address: str, session: BgpSession, ports: Sequence[str]) -> bool:

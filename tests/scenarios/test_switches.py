@@ -134,11 +134,12 @@ def other_class(clos: Clos, group: str) -> None:
 
 
 def drain(clos: Clos) -> None:
-    """Shut down the sessions of spine2, and let its cables carry nothing."""
-    for key, row in clos.databases["spine2"]["CONFIG_DB"].items():
-        if key.startswith("BGP_NEIGHBOR|"):
-            row["admin_status"] = "down"
-            clos.set("spine2", "STATE_DB", key.replace("BGP_NEIGHBOR", "NEIGH_STATE_TABLE"), state="Idle")
+    """Shut down the sessions of spine2 at its end, and let its cables carry nothing."""
+    for switch, tables in clos.databases.items():
+        for key, row in tables["CONFIG_DB"].items():
+            if key.startswith("BGP_NEIGHBOR|") and "spine2" in (switch, row["name"]):
+                row["admin_status"] = "down" if switch == "spine2" else "up"
+                clos.set(switch, "STATE_DB", key.replace("BGP_NEIGHBOR", "NEIGH_STATE_TABLE"), state="Active")
     for leaf in ("leaf1", "leaf2", "leaf3", "leaf4"):
         for port in ("Ethernet48", "Ethernet56"):
             clos.load(leaf, port, 0.0)
@@ -509,6 +510,13 @@ def test_a_switch_that_shows_another_host_contradicts_it(shown: str, hostname: s
     if failing:
         assert by_status["fail"]["subject"] == "leaf3 Ethernet8"
         assert "but leaf3 Ethernet8 shows gpu099 02:00:00:00:02:01" in by_status["fail"]["message"]
+
+
+def test_a_session_that_the_neighbour_did_not_shut_down_still_fails() -> None:
+    clos = Clos().set("spine2", "CONFIG_DB", "BGP_NEIGHBOR|10.16.33.0", admin_status="down")
+    for address in ("10.16.33.6", "10.16.33.7"):
+        clos.set("leaf1", "STATE_DB", f"NEIGH_STATE_TABLE|{address}", state="Active")
+    assert {entry[:2] for entry in bad(report(clos))} == {("fail", "switch.bgp")}
 
 
 def test_a_link_between_leaves_of_two_rails_brings_no_hosts_closer() -> None:

@@ -83,6 +83,7 @@ class Contradiction:
     names: str
     far: CableEnd
     far_names: str
+    stranger: bool  # whether ``far_names`` is an unknown device
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,8 @@ class Ethernet:
             back = self._announced.get(far)
             names = str(back) if back else self._stranger(far)
             if names and back != end:
-                pairs.setdefault(frozenset((end, far)), Contradiction(end, str(far), far, names))
+                wrong = Contradiction(end, str(far), far, names, stranger=back is None)
+                pairs.setdefault(frozenset((end, far)), wrong)
         return tuple(pairs[pair] for pair in sorted(pairs, key=lambda pair: sorted(map(str, pair))))
 
     def _stranger(self, end: CableEnd) -> str:
