@@ -110,7 +110,7 @@ def test_the_mtu_of_older_switches_is_in_a_policy_so_1500_is_unknown(tmp_path: P
     leaf.ports[PORT]["mtu"] = 1500
     report = judged(tmp_path, leaf)
     assert wrong(report) == []
-    assert f"the MTU of leaf4 {PORT} is not known" in str(report["findings"])
+    assert f"the MTU of leaf4 {PORT} is unknown" in str(report["findings"])
 
 
 @pytest.mark.parametrize(("hurt", "gap"), [
