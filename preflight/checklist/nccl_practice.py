@@ -180,8 +180,9 @@ ITEMS = (
     _LIST.item(
         "NT-SHP-5", "fabric telemetry agrees", "fabric switch",
         lack("The switches count reductions while the job runs",
-             "no recorded telemetry of an aggregation manager, and no source on whether the port of a switch to its "
-             "aggregation node counts reductions; by hand: in that of UFM (sharp_am), active_jobs rises when the job "
+             "the fields of an aggregation manager's telemetry (sharp_am) are documented, but no recording of them was "
+             "available, so no result from them could pass; and no source states whether the port of a switch "
+             "to its aggregation node counts reductions; by hand: in UFM's sharp_am, active_jobs rises when the job "
              "starts, its HCAs are in the histogram, and agg_nodes_in_invalid_state is 0"),
     ),
     # records and roles

@@ -63,6 +63,8 @@ def _session(text: str) -> list[TextPart]:
     evidence = Evidence(shown.name, "", records, kind=SWITCH, platform=platform.name)
     kind, of = _SESSIONS[platform.name]
     switch = of(evidence)
+    if platform.name == "linux" and not switch.ports:  # any host answers these commands
+        return []
     facts = {"name": shown.name, "model": switch.model, "answers": sorted(records), "ports": len(switch.ports),
              "ports_up": sum(port.up is True for port in switch.ports.values())}  # fmt: skip
     summary = (

@@ -26,10 +26,8 @@ _SPEED_LINE = re.compile(r"/sys/class/net/([^/\s]{1,64})/speed:(-?[0-9]{1,9})")
 _LOAD_LINE = re.compile(r"([0-9]{1,6}\.[0-9]{1,3}) [0-9.]{1,9} [0-9.]{1,9} ")
 _LONGEST = 200  # maximum characters of a string
 
-#: Forms of each command, without `sudo` and quotes.
+#: Forms of each command in a session, without `sudo` and quotes; the load is of interest only before other commands.
 _TYPED = {
-    LOAD: re.compile(r"cat /proc/loadavg"),
-    CPUS: re.compile(r"nproc"),
     UPTIME: re.compile(r"cat /proc/uptime"),
     LINK: re.compile(r"ip (?:-s -j|-j -s) l(?:ink)?(?: show)?"),
     SPEED: re.compile(r"grep (?:-H )?(?:\.|'') /sys/class/net/[\w*?]{1,20}/speed(?: 2>/dev/null)?"),

@@ -46,6 +46,15 @@ def test_a_session_of_linux_is_judged_by_its_bgp(tmp_path: Path, state: str, sta
     assert part.read_in_full
 
 
+@pytest.mark.parametrize(
+    "command", ["cat /proc/uptime\n600000.25 7000.10", "nproc\n128", "date\nSat Nov 21 03:00:00 2026"]
+)
+def test_a_session_of_a_host_is_no_session_of_a_switch(tmp_path: Path, command: str) -> None:
+    for prompt in ("root@gpu001:~# ", "root@gpu001# "):
+        text = f"{prompt}show_gids\nDEV PORT INDEX GID\n{prompt}{command}\n{prompt}exit\n"
+        assert not [part for part in parts(tmp_path, text) if part.kind.endswith("session")]
+
+
 def test_a_session_of_junos_is_read(tmp_path: Path) -> None:
     (part,) = parts(tmp_path, JunosLeaf().session())
     assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == ("junos session", "leaf4", 8)
