@@ -272,7 +272,7 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## False alarms
     Breakout cables, if a switch shows the combined speed of all lanes. A link that went down or up between the readings
-    of its ends.
+    of its ends. A driver that reports no FEC although the link uses one.
     """
     good = coded = 0
     for cable in net.cables:
