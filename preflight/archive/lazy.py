@@ -283,4 +283,4 @@ def _size(answer: Evidence | SelfJudged, enough: int) -> int:
     """Return the memory of a document in bytes; counting stops above ``enough``."""
     if isinstance(answer, Evidence):
         return memory(answer, enough)
-    return len(answer.packed) + len(answer.verdict_text)
+    return len(answer.packed)

@@ -98,8 +98,7 @@ class PackedResult:
     def verdict(self) -> Mapping[str, Any] | None:
         """Return the verdict, not validated; None if it cannot be read."""
         try:
-            verdict: Mapping[str, Any] | None = self._answer().verdict()
-            return verdict
+            return self._answer().verdict()
         except (OSError, zlib.error, ValueError):
             return None
 
@@ -118,8 +117,7 @@ class PackedResult:
             return no_answer(self.node, "read", str(error), "")
 
     def _answer(self) -> SelfJudged:
-        packed, _, verdict = self.path.read_bytes().partition(b"\n")
-        return SelfJudged(self.node, zlib.decompress(verdict).decode("ascii"), packed.decode("ascii"), self.complete)
+        return SelfJudged(self.node, self.path.read_bytes(), self.complete)
 
 
 @dataclass(frozen=True)
@@ -148,9 +146,8 @@ def put_aside(answer: Evidence | SelfJudged, path: Path) -> Source:
     """Write an answer to a private file, or keep it in memory if the disk is full."""
     if isinstance(answer, SelfJudged):
         try:
-            verdict = zlib.compress(answer.verdict_text.encode("ascii"), 1)
-            path.write_bytes(b"%s\n%s" % (answer.packed.replace("\n", "").encode("ascii"), verdict))
-        except (OSError, UnicodeEncodeError):
+            path.write_bytes(answer.packed)
+        except OSError:
             return answer
         return PackedResult(answer.node, path, answer.complete)
     try:

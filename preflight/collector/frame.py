@@ -13,7 +13,7 @@ import zlib
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256 as sha256
-    from typing import IO, Any, Callable, Dict, Union
+    from typing import IO, Any, Callable, Dict, Tuple, Union
 else:
     try:  # hashlib would load OpenSSL
         from _sha2 import sha256  # Python 3.12
@@ -73,6 +73,7 @@ class FrameReader:
         self._buffer = bytearray()
         self._payload = -1
         self._digest = b""
+        self._inflated = 0
 
     def feed(self, data: bytes) -> bool:
         """Add bytes; return whether the frame is complete."""
@@ -103,7 +104,18 @@ class FrameReader:
                 raise DamagedFrame("the answer is damaged: its checksum does not match")
             if content[self._payload : self._payload + len(END)] != END:
                 raise DamagedFrame("the answer is damaged: its end mark is missing")
-            return _decode(payload, decode)
+            return _decode(payload, self._sized(decode))
+
+    def packed(self) -> "Tuple[bytes, int]":
+        """Return the compressed document that was decoded, and its inflated size."""
+        return bytes(self._buffer[: self._payload]), self._inflated
+
+    def _sized(self, decode: "Callable[[bytes], Any]") -> "Callable[[bytes], Any]":
+        def sized(raw: bytes) -> "Any":
+            self._inflated = len(raw)
+            return decode(raw)
+
+        return sized
 
     def _find_header(self) -> None:
         """Look for a header; drop bytes that can no longer be part of one."""

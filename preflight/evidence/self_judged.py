@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,24 +18,27 @@ _NOT_SENT = "its verdict cannot be used, and it did not send its evidence: colle
 
 @dataclass(frozen=True)
 class SelfJudged:
-    """The answer of a node that judged itself; ``complete`` with all its evidence."""
+    """The answer of a node that judged itself; ``complete`` with all its evidence.
+
+    ``packed`` is its document, compressed as the node sent it.
+    """
 
     node: str
-    verdict_text: str
-    packed: str
+    packed: bytes
     complete: bool
     no_answer: Mapping[str, str] | None = None
     kind: str = "node"
 
     def verdict(self) -> Mapping[str, Any] | None:
         """Return the verdict, not validated; None if it is not an object."""
-        verdict = json_limits.text(self.verdict_text)
+        verdict = self._document()["verdict"]
         return verdict if isinstance(verdict, dict) else None
 
     def quoted(self) -> Evidence:
         """Return the evidence that was sent."""
         try:
-            return from_document({"schema": SCHEMA, "node": self.node, "evidence": self.packed}, "the answer")
+            evidence = self._document()["evidence"]
+            return from_document({"schema": SCHEMA, "node": self.node, "evidence": evidence}, "the answer")
         except DocumentError as error:
             return no_answer(self.node, "read", str(error), "")
 
@@ -43,17 +46,21 @@ class SelfJudged:
         """Return the evidence; it has no answer if only a part was sent."""
         return self.quoted() if self.complete else no_answer(self.node, "read", _NOT_SENT, "")
 
+    def _document(self) -> Mapping[str, Any]:
+        """Decode the document again: ``of_answer`` has validated it."""
+        document: Mapping[str, Any] = json_limits.decoded_answer(zlib.decompress(self.packed))
+        return document
 
-def of_answer(document: Mapping[str, Any], node: str) -> SelfJudged:
+
+def of_answer(document: Mapping[str, Any], node: str, packed: bytes, size: int) -> SelfJudged:
     """Return the answer of a node that judged itself; raises ValueError.
 
-    Neither verdict nor evidence is decoded.
+    Neither verdict nor evidence is decoded. ``packed`` is the compressed document, which has ``size`` bytes.
     """
     if wrong := find_error(document, "node-result-1", shallow=("verdict",), exact=True):
         raise ValueError(wrong)
     if document["node"] != node:
         raise ValueError("it is that of another node")
-    text = json.dumps(document["verdict"])
-    if len(text) > MOST_VERDICT:
-        raise ValueError(f"its verdict has {len(text)} characters; at most {MOST_VERDICT} are allowed")
-    return SelfJudged(node, text, document["evidence"], document.get("complete", True))
+    if (verdict := size - len(document["evidence"])) > MOST_VERDICT:
+        raise ValueError(f"its verdict has {verdict} characters; at most {MOST_VERDICT} are allowed")
+    return SelfJudged(node, packed, document.get("complete", True))

@@ -195,6 +195,10 @@ class CollectorProtocol:
             raise NoAnswer("read", str(error)) from None
         return document
 
+    def packed(self) -> tuple[bytes, int]:
+        """Return the compressed document, after ``document``, and its inflated size."""
+        return self._reader.packed()
+
     def _flood(self) -> str:
         if self.announced and self.stdout_bytes > ANSWER_LIMIT:
             return f"the answer is longer than {ANSWER_LIMIT >> 20} MiB"

@@ -349,7 +349,7 @@ class _Step:
         try:
             document = task.document(ended, self._status.get(node))
             if self._broadcast and is_result(document):
-                return of_answer(document, node)
+                return of_answer(document, node, *task.protocol.packed())
             if self._broadcast:
                 self._srun.unjudged[node] = WHY.get(str(document.get("unjudged")), NO_VERDICT)
             return replace(from_document(document, node), node=node)  # a node must not answer for another one

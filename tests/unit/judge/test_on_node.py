@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ def answer(evidence: Evidence, cluster: Cluster = CLUSTER, **wanted: Any) -> dic
     wanted = {"expectations": expectations, "complete": False, "windowed": False, **wanted}
     made = on_node.document(to_document(evidence), wanted)
     return json.loads(json.dumps(json.loads(made), sort_keys=True)) if made else None  # as frames sort it
+
+
+def received(document: Mapping[str, Any], node: str) -> SelfJudged:
+    """Return the answer as it is received."""
+    raw = json.dumps(document).encode("ascii")
+    return of_answer(document, node, zlib.compress(raw), len(raw))
 
 
 def report(answers: Sequence[Evidence | SelfJudged], cluster: Cluster = CLUSTER, checks: Sequence[Check] = ()) -> Any:
@@ -75,7 +82,7 @@ def test_the_demo_gives_the_same_report(
     usual = json.dumps(report(evidences)[0])
     for held in (64, 0):  # in memory, and on disk
         monkeypatch.setattr(lazy, "HELD", held)
-        judged = [of_answer(answers[e.node], e.node) if e.node in answers else e for e in evidences]
+        judged = [received(answers[e.node], e.node) if e.node in answers else e for e in evidences]
         assert not any(item.complete for item in judged if isinstance(item, SelfJudged))
         result, refused = report(judged)
         assert refused == {}
@@ -88,7 +95,7 @@ def test_values_that_only_equal_nodes_need_are_sent(name: str, monkeypatch: pyte
     (check,) = [check for check in registry().checks if check.id == case.check]
     monkeypatch.setattr(on_node, "registry", lambda: type("Only", (), {"checks": (check,)}))
     nodes = [from_document(json.loads(json.dumps(to_document(node), sort_keys=True)), "x") for node in case.evidences()]
-    judged = [of_answer(made, node.node) for node in nodes if (made := answer(node, Cluster()))]
+    judged = [received(made, node.node) for node in nodes if (made := answer(node, Cluster()))]
     assert [item.complete for item in judged] == [False] * len(nodes)
     assert json.dumps(report(judged, Cluster(), [check])) == json.dumps(report(nodes, Cluster(), [check]))
 
@@ -98,11 +105,11 @@ def test_a_sick_node_sends_all_evidence_and_a_healthy_one_on_request(evidences: 
     made = answer(sick)
     assert made is not None
     assert "complete" not in made
-    assert of_answer(made, sick.node).read().records == sick.records
+    assert received(made, sick.node).read().records == sick.records
     for node, wanted in ((healthy, "complete"), (read_once(healthy), "windowed")):
         made = answer(node, **{wanted: True})  # type: ignore[arg-type]
         assert made is not None
-        assert of_answer(made, node.node).read().records == node.records
+        assert received(made, node.node).read().records == node.records
 
 
 def _verdict(**fields: Any) -> Callable[[dict[str, Any]], None]:
@@ -144,8 +151,8 @@ def test_a_verdict_that_is_refused_is_no_answer_and_touches_no_other_node(
     forged = json.loads(json.dumps(answers["gpu001"]))
     change(forged)
     few = [check for check in registry().checks if check.id in ("gpu.count", "fleet.mtu-equal")]
-    honest = [of_answer(answers[name], name) for name in ("gpu003", "gpu006")]
-    result, refused = report([of_answer(forged, "gpu001"), *honest], checks=few)
+    honest = [received(answers[name], name) for name in ("gpu003", "gpu006")]
+    result, refused = report([received(forged, "gpu001"), *honest], checks=few)
     assert why in refused.pop("gpu001")
     assert refused == {}
     nodes = {node["name"]: node for node in result["nodes"]}
@@ -173,7 +180,7 @@ def test_an_answer_of_another_form_is_refused_at_once(
     forged = json.loads(json.dumps(answers["gpu001"]))
     change(forged)
     with pytest.raises(ValueError, match=words):
-        of_answer(forged, "gpu001")
+        received(forged, "gpu001")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +194,8 @@ def test_a_value_that_cannot_be_compared_is_unknown_on_its_node_only(
     forged = json.loads(json.dumps(answers))
     forged["gpu001"]["verdict"]["values"][value] = text or "["
     fleet = [check for check in registry().checks if check.id.startswith("fleet.")]
-    honest = report([of_answer(answers[name], name) for name in answers if name != "gpu001"], checks=fleet)[0]
-    result = report([of_answer(forged[name], name) for name in forged], checks=fleet)[0]
+    honest = report([received(answers[name], name) for name in answers if name != "gpu001"], checks=fleet)[0]
+    result = report([received(forged[name], name) for name in forged], checks=fleet)[0]
     nodes = {node["name"]: node["checks"] for node in result["nodes"]}
     unknown = {check for check, status in nodes.pop("gpu001").items() if status == "unknown"}
     assert unknown
@@ -200,7 +207,7 @@ def test_a_value_that_cannot_be_compared_is_unknown_on_its_node_only(
 
 def test_evidence_that_cannot_be_unpacked_costs_only_the_excerpts(answers: Mapping[str, dict[str, Any]]) -> None:
     forged = {**answers["gpu005"], "evidence": "no base64!"}
-    result, refused = report([of_answer(forged, "gpu005")])
+    result, refused = report([received(forged, "gpu005")])
     assert refused == {}
     assert [node["status"] for node in result["nodes"]] == ["fail"]
     assert not any(excerpt["key"] and not finding.get("quote") for finding in result["findings"]
@@ -215,7 +222,7 @@ def test_counters_that_were_not_sent_are_unknown(
     assert once is not None
     assert once["complete"] is False
     growth = [check for check in registry().checks if check.window and check.scope == "node"]
-    result, _ = report([of_answer(once, "gpu001"), of_answer(answers["gpu003"], "gpu003")])
+    result, _ = report([received(once, "gpu001"), received(answers["gpu003"], "gpu003")])
     (honest,) = [node for node in result["nodes"] if node["name"] == "gpu001"]
     assert {honest["checks"][check.id] for check in growth if check.id in honest["checks"]} == {"unknown"}
 
