@@ -44,7 +44,9 @@ _apply = click.option("--apply/--dry-run", "apply", default=False, help="Make th
 @_folder
 @click.option("--cluster", type=options.file_path, metavar="FILE", help="Cluster file (DIR/cluster.toml).")
 @click.option("--python", type=options.file_path, metavar="FILE", help="Interpreter with preflight (this one).")
-def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None) -> int:
+@click.option("--history", type=options.file_path, default=installation.HISTORY, metavar="FILE",
+              help=f"History for EpilogSlurmctld ({installation.HISTORY}).")  # fmt: skip
+def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None, history: Path) -> int:
     """Write the scripts, and print the lines to change in slurm.conf.
 
     \b
@@ -58,11 +60,12 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
     and on the controller, or once in a shared folder.
     """
     folder = Path(os.path.abspath(folder))
+    history = Path(os.path.abspath(history))
     cluster, python = (path and Path(os.path.abspath(path)) for path in (cluster, python))
     path = cluster or folder / "cluster.toml"
     expected = _cluster(path) if cluster is not None or os.path.lexists(path) else None
     try:
-        where = installation.place(folder, cluster, python)
+        where = installation.place(folder, cluster, python, history)
         config = _controller(expected).configuration()
         lines = slurm_conf.difference(where.conf(), config)
         files = installation.plan(where, lines)
@@ -98,8 +101,8 @@ def uninstall(apply: bool, folder: Path) -> int:
         controller = _controller(None)
         config = controller.configuration()
         drained = [node.name for node in controller.nodes().values() if drain_reason.ours(node.name, node.reason)]
-        used = slurm_conf.removal(installation.HookTarget(str(folder), "", "").conf(), config)
         files = installation.remaining(folder)
+        used = slurm_conf.removal([str(file.path) for file in files], config)
         _print(f"{file.path}: {'to remove' if file.state == 'ours' else file.state}" for file in files)
         if used:
             _print([f"Remove these lines from {_conf(config)}, then run `scontrol reconfigure`:"])

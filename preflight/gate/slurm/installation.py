@@ -26,7 +26,11 @@ from preflight.gate.slurm.slurm_conf import ConfLine
 FOLDER = "/etc/slurm/preflight"
 
 #: Name -> mode; ``slurm.conf`` holds the lines for this cluster.
-FILES = {"prolog": 0o755, "healthcheck": 0o755, "epilog": 0o755, "job.sh": 0o755, "slurm.conf": 0o644}
+FILES = {"prolog": 0o755, "healthcheck": 0o755, "epilog": 0o755, "epilog-slurmctld": 0o755, "job.sh": 0o755,
+         "slurm.conf": 0o644}  # fmt: skip
+
+#: Where EpilogSlurmctld records the times of jobs, unless another file is given.
+HISTORY = "/var/lib/preflight-history/history.db"
 
 #: Longest start of preflight, on a loaded machine.
 _START_S = 60.0
@@ -44,11 +48,12 @@ class InstallError(PreflightError):
 
 @dataclass(frozen=True)
 class HookTarget:
-    """Paths in the scripts: folder, interpreter or single file, cluster file."""
+    """Paths in the scripts: folder, interpreter or single file, cluster file, history."""
 
     folder: str
     program: str
     cluster: str
+    history: str = HISTORY
 
     def conf(self) -> str:
         """Return the lines of slurm.conf for this folder."""
@@ -65,12 +70,12 @@ class HookFile:
     state: str
 
 
-def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget:
+def place(folder: Path, cluster: Path | None, python: Path | None, history: Path = Path(HISTORY)) -> HookTarget:
     """Return the paths; raises InstallError for an invalid or untrusted one."""
     if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
         raise InstallError(f"{python}: not an executable file")
     program, files = _program(python)
-    paths = (str(folder), str(cluster or folder / "cluster.toml"), *files)
+    paths = (str(folder), str(cluster or folder / "cluster.toml"), str(history), *files)
     for path in paths:
         if not _PATH.fullmatch(path) or "/../" in path:
             raise InstallError(f"{path!r}: use an absolute path of letters, digits and . _ + - /")
@@ -83,7 +88,7 @@ def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget
             raise InstallError(f"{why}: root would run it before each job")
     if why := _fails(program):
         raise InstallError(f"`{program} --version` fails: {why}; install preflight into that Python, or use --python")
-    return HookTarget(paths[0], program, paths[1])
+    return HookTarget(paths[0], program, *paths[1:3])
 
 
 def _fails(program: str) -> str:
@@ -115,7 +120,7 @@ def plan(where: HookTarget, lines: Sequence[ConfLine]) -> list[HookFile]:
             text = "# The lines for slurm.conf of this cluster; slurmctld does not read this file.\n"
             text += "".join(f"{line.line}\n" for line in lines)
         text = text.replace(_PROGRAM, where.program).replace(f"{FOLDER}/cluster.toml", where.cluster)
-        body = text.replace(FOLDER, where.folder)
+        body = text.replace(FOLDER, where.folder).replace(HISTORY, where.history)
         path = Path(where.folder, name)
         planned.append(HookFile(path, mode, _sealed(body), _state(path, _sealed(body), mode)))
     return planned

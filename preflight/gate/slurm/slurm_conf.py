@@ -6,7 +6,7 @@ Only the difference is computed: nothing here writes slurm.conf.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass
 
@@ -70,9 +70,9 @@ def difference(fragment: str, config: Mapping[str, str]) -> list[ConfLine]:
     return [_compared(key, value, config.get(key, "")) for key, value in wanted(fragment)]
 
 
-def removal(fragment: str, config: Mapping[str, str]) -> list[ConfLine]:
-    """Return the programs of a fragment that Slurm still runs."""
-    return [line for line in difference(fragment, config) if line.key in _PROGRAMS and line.running == line.needed]
+def removal(files: Collection[str], config: Mapping[str, str]) -> list[ConfLine]:
+    """Return the lines with which Slurm still runs one of these files."""
+    return [ConfLine(key, value, "") for key, value in config.items() if not set(value.split(",")).isdisjoint(files)]
 
 
 def _compared(key: str, needed: str, now: str) -> ConfLine:

@@ -189,3 +189,15 @@ def test_metrics_name_every_state(tmp_path: Path) -> None:
     assert text.count("preflight_gate_nodes{") == len(fleet_status.STATES)
     assert 'preflight_gate_nodes{state="not_judged"} 1\n' in text
     assert "preflight_gate_breaker_open 0\n" in text
+
+
+def test_every_line_that_runs_a_script_is_removed_first() -> None:
+    """Also those that the fragment does not have; a site's own programs stay."""
+    config = slurm_conf.running(
+        "Prolog[0] = /site/a\nProlog[1] = /x/prolog\nPrologSlurmctld = /x/prolog\nEpilog = /site/epilog\n"
+        "EpilogSlurmctld = /x/epilog-slurmctld\nHealthCheckProgram = (null)\n"
+    )
+    files = [str(file.path) for file in installation.remaining(Path("/x"))]
+    assert {line.key: line.running for line in slurm_conf.removal(files, config)} == {
+        "Prolog": "/site/a,/x/prolog", "PrologSlurmctld": "/x/prolog", "EpilogSlurmctld": "/x/epilog-slurmctld",
+    }  # fmt: skip
