@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +17,7 @@ PYTHON = ("/opt/preflight/bin/python3", "-I", "-m", "preflight")
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Gpus]:
-    # slurmctld 22.05 takes a new EpilogSlurmctld only at its start
-    with Gpus(3, gated=False, conf="EpilogSlurmctld=/etc/slurm/preflight/epilog-slurmctld\n") as cluster:
+    with Gpus(3, gated=False) as cluster:
         (cluster.folder / "verdicts").mkdir()
         cluster.write_cluster(f'{CLUSTER}publish = "{cluster.folder}/verdicts"\n')
         yield cluster
@@ -53,17 +49,6 @@ def idle(slurm: Gpus) -> None:
             return
 
 
-def recorded(slurm: Gpus, history: Path, number: int) -> list[dict[str, Any]]:
-    """Return the jobs of a history, once it has that many."""
-    for _ in slurm.wait_for("the record of the job"):
-        jobs: list[dict[str, Any]] = json.loads(
-            preflight(slurm, "history", "jobs", str(history), "--json").stdout or "[]"
-        )
-        if len(jobs) == number:
-            return jobs
-    raise AssertionError
-
-
 def test_installed_gated_drained_held_and_removed(slurm: Gpus) -> None:
     """One course, as on a site: each step depends on the one before."""
     folder = slurm.folder / "etc/preflight"
@@ -76,30 +61,23 @@ def test_installed_gated_drained_held_and_removed(slurm: Gpus) -> None:
             "+PrologEpilogTimeout=60", "+Epilog=/etc/slurm/preflight/epilog"} <= set(changes(dry.stdout))  # fmt: skip
     assert "SchedulerParameters" not in "".join(changes(dry.stdout)), "it has what is needed"
 
-    history = slurm.folder / "history.db"
-    apply = ("slurm", "install", "--apply", "--history", str(history))
-    done = preflight(slurm, *apply)
+    done = preflight(slurm, "slurm", "install", "--apply")
     assert done.returncode == 0, done.stderr
     assert changes(done.stdout) == changes(dry.stdout)
     assert (slurm.folder / "etc/slurm.conf").read_bytes() == before, "slurm.conf is the administrator's"
     assert oct((folder / "prolog").stat().st_mode)[-3:] == "755"
     edit(slurm, changes(done.stdout))
-    again = preflight(slurm, *apply)
+    again = preflight(slurm, "slurm", "install", "--apply")
     assert again.returncode == 0, again.stdout
     assert "/etc/slurm/preflight: unchanged" in again.stdout
     assert "nothing to change" in again.stdout
     assert changes(again.stdout) == []
 
-    name = "--name=x; $(reboot) \u00e9"
-    ran = slurm.run(["srun", "--nodes=1", "--nodelist=n1", "--mpi=none", f"--job-name={name}", "uname", "-n"])
+    ran = slurm.run(["srun", "--nodes=1", "--nodelist=n1", "--mpi=none", "uname", "-n"])
     assert (ran.returncode, ran.stdout) == (0, "n1\n"), ran.stderr
     slurm.logged("n1: pass", "slurm-prolog")
     idle(slurm)
     slurm.logged("n1: pass", "slurm-healthcheck")  # of the epilog: the periodic check is due in five minutes
-
-    assert [(job["nodes"], job["name"], job["outcome"]) for job in recorded(slurm, history, 1)] == [
-        (1, name, "completed")
-    ]  # fmt: skip
 
     slurm.sicken("n2", "n3")
     assert slurm.run(["srun", "--nodes=1", "--nodelist=n2", "--mpi=none", "true"]).returncode != 0
@@ -126,7 +104,6 @@ def test_installed_gated_drained_held_and_removed(slurm: Gpus) -> None:
 
     early = preflight(slurm, "slurm", "uninstall", "--apply")
     assert early.returncode == 2
-    assert "-EpilogSlurmctld=/etc/slurm/preflight/epilog-slurmctld" in changes(early.stdout)
     assert "nothing was removed: Slurm still runs these scripts" in early.stderr
     assert "nodename=n2 state=undrain" in early.stdout
     assert (folder / "prolog").exists()

@@ -80,7 +80,7 @@ OTHERS = {
     r"ansible-playbook ": "tests/integration/slurm/test_ansible.py",
     r"clush ": "pytest -m fleet: tests/integration/ssh/test_clush.py",
     r"helm ": "pytest -m helm renders the chart; people install it",
-    r"sudo install -d ": "tests/integration/slurm/test_install.py records jobs in a folder of its own",
+    r"sudo install -d ": "people, on the host of slurmctld; tests/unit/gate/test_slurm_install.py runs the script",
     r"cosign ": "people, with a registry; the forms are those of its documentation",
     r"(skopeo|podman) ": "people, with a registry",
     r"\.venv/bin/python -I -c 'import preflight\.deploy": "tests/integration/install/test_packaging.py",

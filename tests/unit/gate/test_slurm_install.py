@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -201,3 +202,31 @@ def test_every_line_that_runs_a_script_is_removed_first() -> None:
     assert {line.key: line.running for line in slurm_conf.removal(files, config)} == {
         "Prolog": "/site/a,/x/prolog", "PrologSlurmctld": "/x/prolog", "EpilogSlurmctld": "/x/epilog-slurmctld",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("states", "recorded"), [
+    (["COMPLETING", "COMPLETED"], "completed"), (["TIMEOUT"], "timeout"), (["PENDING"], ""), (["RUNNING"], ""),
+    ([], ""),
+])  # fmt: skip
+def test_the_time_of_a_job_is_recorded_once_its_outcome_is_final(
+    tmp_path: Path, states: list[str], recorded: str
+) -> None:
+    """The output of squeue has another task of the array as well; the name of the job is its user's text."""
+    name = "--name=x; $(reboot)"
+    (tmp_path / "states").write_text("".join(f"8 RUNNING 1 2\n7 {state} 1000 1090\n" for state in states))
+    squeue = f"cd {tmp_path}; head -n 2 states; [ $(wc -l <states) -le 2 ] || sed -i 1,2d states"
+    program = f"""printf '%s\\n' "$@" >{tmp_path}/arguments"""
+    for tool, text in {"squeue": squeue, "sleep": "", "preflight": program}.items():
+        (tmp_path / tool).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / tool).chmod(0o755)
+    script = deploy.recipe("slurm/epilog-slurmctld").replace("/opt/preflight/bin/python3 -I -m ", f"{tmp_path}/")
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": name, "SLURM_JOB_NUM_NODES": "4"}
+    argv = ["sh", "-c", script.replace("/usr/bin/logger", "/none"), "sh", "wait"]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **job}
+    done = subprocess.run(argv, capture_output=True, check=False, env=environment, timeout=60)
+    assert done.stderr == b""
+    arguments = tmp_path / "arguments"
+    assert (arguments.read_text().splitlines() if arguments.exists() else []) == ([
+        "history", "job", "--seconds=90", f"--name={name}", "--nodes=4", f"--outcome={recorded}", "--",
+        installation.HISTORY, "7",
+    ] if recorded else [])  # fmt: skip
