@@ -73,13 +73,15 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         array = next((array for array in window.arrays if disk in set(map(disk_of, array.members))), None)
         used = disk in mounted or (array is not None and not array.redundant and array.name in mounted)
         certain = used and any(event.kind != "fs-error" or "FAT-fs" not in event.text for event in events)
-        unsure = "" if used else "; the log does not show whether it is mounted"
+        place = "" if used or array is not None else " (not known to be mounted)"
+        unsure = ""
         if array is not None and disk not in mounted:
             unsure = f"; a member of {array.name} ({array.level or 'not active'})"
             unsure += ", which continues without it" if array.redundant else ""
         lost = {disk, array.name} if array is not None and not array.redundant else {disk}
         places = tuple(place for device, place in window.mounted if disk_of(device) in lost)
-        yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}: {words}{unsure}", disk, "io-error",
+        yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}{place}: {words}{unsure}", disk,
+                      "io-error",
                       events, _DISK_FIX, places)  # fmt: skip
 
 

@@ -89,7 +89,8 @@ def _interval(plan: Plan, values: Mapping[str, Any], site: Site) -> Finding:
     interval, origin = _stated(plan, values, site)
     if interval is None:
         return unknown(f"{summary}; {origin}", found="no interval", expected=_minutes(best),
-                       fix="state it: --set checkpoint_steps=N")  # fmt: skip
+                       fix="name the cluster (--on): the plan then states the time of a step"
+                       if values.get("checkpoint_steps") else "state it: --set checkpoint_steps=N")  # fmt: skip
     lost = costs.lost_share(write, between, interval)
     words = f"{summary}; {origin} ({_minutes(interval)}) loses {lost:.1%}"
     if lost - least > BEYOND:

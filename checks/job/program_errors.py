@@ -177,7 +177,7 @@ def finding_of(
     words = _quoted(signature, logged)
     places = dict.fromkeys(filter(None, (" ".join(filter(None, (error.node, error.gpu))) for error in logged)))
     ranks = dict.fromkeys(error.rank for error in logged if error.rank)
-    line = f"line {first.line}" + (f" and {len(logged) - 1} more" if len(logged) > 1 else "")
+    line = f"line {first.line}" + (f" and {counted(len(logged) - 1, 'more line')}" if len(logged) > 1 else "")
     of = (
         f" ({'ranks' if len(ranks) > 1 else 'rank'} {', '.join(list(ranks)[:8])}{', …' if len(ranks) > 8 else ''})"
         if ranks

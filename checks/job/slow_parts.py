@@ -106,7 +106,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
         elif all(level.usual for level in comparison.levels):
             yield passed(f"{label}: {none_of(len(comparison.judged), 'run')} is slow", evidence=keys)
         else:
-            text = f"no part explains the {len(comparison.judged)} runs; bench.pairs warns of the paths between them"
+            text = f"no part explains the slower of {len(comparison.judged)} runs; bench.pairs warns of their paths"
             yield passed(f"{label}: {text}", evidence=keys)
 
 

@@ -223,7 +223,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     for trait in MARKING:
         refusals = [_refusal(trait, node, sites[node.node]) for node in nodes]
         if all(refusals):
-            unread.append(trait.what.removeprefix("RoCE: "))
+            unread.append(trait.what.removeprefix("RoCE "))
             why[unread[-1]] = next(error for error in refusals if error)
             continue
         yield from equal(nodes, sites, trait)
@@ -254,7 +254,7 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
 
 def _of_link(link: str, what: str) -> Trait:
     """Return the trait that compares the value of one link of the chain."""
-    return Trait(f"RoCE: {what}", f"dir:{facts.rdma_ports.ROOT}", lambda node, site: _shared(_chains(node, site), link),
+    return Trait(f"RoCE {what}", f"dir:{facts.rdma_ports.ROOT}", lambda node, site: _shared(_chains(node, site), link),
                  misses=breaks(link), expects="qos.dcqcn" if link == "DCQCN" else "")  # fmt: skip
 
 

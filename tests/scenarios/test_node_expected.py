@@ -32,8 +32,8 @@ JUDGED = {
     "number of GPUs": "gpus", "link layer of the compute ports": "ports.link_layer", 
     "rate of each rail": "ports.rate_gbps",
     "trust state": "qos.trust", "priorities with PFC": "qos.pfc_priority", "ECN per priority": "qos.ecn",
-    "global pause": "qos.lossless", "RoCE: traffic class": "qos.traffic_class", "RoCE: marking of CNPs": "qos.cnp_dscp",
-    "RoCE: DCBX mode": "qos.dcbx", "mounts": "host.mounts",
+    "global pause": "qos.lossless", "RoCE traffic class": "qos.traffic_class", "RoCE marking of CNPs": "qos.cnp_dscp",
+    "RoCE DCBX mode": "qos.dcbx", "mounts": "host.mounts",
 }  # fmt: skip
 
 CHECK = [check for check in registry().checks if check.id == "node.expected"]
