@@ -276,7 +276,8 @@ def _alike(
         if names:
             listed = ", ".join(catalogue[name].what for name in names)
             yield passed(
-                f"{clause(len(names), 'value', 'is')} similar to the other nodes of this kind: {listed}", evidence=keys
+                f"{clause(len(names), 'value', 'is')} similar to those of the other nodes of this kind: {listed}",
+                evidence=keys,
             ).on(nodes)
         else:
             yield skipped(f"fewer than {ENOUGH} nodes of this kind show these numbers, too few to find an outlier",

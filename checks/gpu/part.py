@@ -127,7 +127,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     fault="The GPUs of the node differ in firmware, or GSP does not match the driver",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
-    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the GPU that differs, then reboot.",
+    fix="Run `nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the GPU that differs, then reboot.",
     action="fix-site",
     unless=(no_gpu,),
 )

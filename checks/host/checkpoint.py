@@ -47,7 +47,8 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     key = checkpoints(path.value).key
     if _is_missing(node, key):
         yield failed(f"the checkpoint directory {path.value} does not exist", subject=path.value,
-                     found="no such directory", expected=f"a directory ({path.source})", evidence=[key])  # fmt: skip
+                     found="no such directory", expected=f"a directory ({path.source})", evidence=[key],
+                     fix=f"Create or mount the directory, or correct {path.key} in the cluster file.")  # fmt: skip
         return
     latest = node.parsed(key, parsers.host.checkpoint.newest)
     if latest is None:

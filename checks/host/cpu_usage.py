@@ -19,7 +19,7 @@ from preflight.textprep.plain_text import fold_ids
     fault="The CPUs are overloaded",
     impact="slows-job",
     source="proc(5), /proc/stat; the shares are judgements",
-    fix="`mpstat -P ALL 1` and `top -H` show what uses the CPUs. Spread interrupts that hit one CPU "
+    fix="Run `mpstat -P ALL 1` and `top -H` to see what uses the CPUs. Spread interrupts that hit one CPU "
     "(`set_irq_affinity.sh IF`); if TCP or staging runs instead of RDMA, see nccl.transport; for stolen time, "
     "contact the provider.",
     action="fix-site",

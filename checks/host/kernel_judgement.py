@@ -328,7 +328,7 @@ def _one_process(tasks: Iterable[str]) -> tuple[str, ...]:
     return processes(pids) if len(pids) == 1 and all(pids) else ()
 
 
-_LOCKED = "The call trace that follows names the driver; update it or the kernel. Reboot if it persists."
+_LOCKED = "Read the call trace that follows: it names the driver. Update driver or kernel; reboot if it persists."
 
 
 def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:

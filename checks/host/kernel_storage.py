@@ -105,7 +105,7 @@ def _arrays(kinds: Kinds) -> Iterator[Problem | str]:
                           "array-degraded", events, _ARRAY_FIX)  # fmt: skip
 
 
-_ARRAY_FIX = "`mdadm --detail` shows its members; replace the disk and add the new one (`mdadm --add`)."
+_ARRAY_FIX = "Run `mdadm --detail` to see the members; replace the disk and add the new one (`mdadm --add`)."
 
 
 def _writable_again(event: KernelEvent, kinds: Kinds) -> bool:

@@ -125,7 +125,8 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
         )
     right = ", without a wrong value" if report.rows else ""
     if report.failures:
-        message = f"{name}: the run stopped with an error: {so_far(report)}{right}"
+        when = f"after {so_far(report)}" if report.rows else "before its first row"
+        message = f"{name}: the run stopped with an error {when}{right}"
         return unknown(message, subject=name, evidence=[key], fix="see nccl-tests.stopped")
     if not report.complete:
         message = f"{name}: the run did not finish: {so_far(report)}{right}"

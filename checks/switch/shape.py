@@ -81,7 +81,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         down, up, silent = rates.down, rates.up, rates.silent
         keys = [switch.key("ports"), switch.key("lldp")]
         ratio = f"{down / up:.2f}:1" if up else "no uplink"
-        shown = f"{down:g} Gb/s to hosts, {up:g} Gb/s up"
+        shown = f"{down:g} Gb/s to hosts and {up:g} Gb/s up"
         least = down / (up + silent) if up + silent else math.inf
         most = (down + silent) / up if up else math.inf
         if "lldp" in switch.gaps or rates.unrated:
