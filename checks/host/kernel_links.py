@@ -21,7 +21,12 @@ FLAP = "the link of *"
 #: Losses of a port that a fault of its link explains. Those from full buffers and pauses are not among them.
 LOST_WITH_LINK = tuple(
     ("counters.loss", "part", "*", words)
-    for words in ("*queue pairs died*", "*the link went down*", "*acknowledgements timed out*", "*packets are lost b*")
+    for words in (
+        "*queue pairs failed*",
+        "*the link went down*",
+        "*acknowledgements timed out*",
+        "*packets are lost b*",
+    )
 )
 
 
