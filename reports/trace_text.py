@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from preflight.facts.trace.job import JobTrace
+    from preflight.facts.trace.stragglers import Straggler
     from preflight.parsers.torch import TraceSummary
 
 #: Maximum number of printed findings of one check and status; those of 64 ranks are often similar.
 _MOST_ALIKE = 3
 _MOST_GROUPS = 12
+#: Maximum difference between the mean step and the median one, as a fraction, to state only one of them.
+_SAME = 0.02
 #: Maximum number of named files without a trace or a dump, and the reasons.
 _MOST_FILES = 8
 _EMPTY = "the file is empty"
@@ -39,7 +42,7 @@ def render(
     files: Sequence[Path] = (),
 ) -> str:
     """Return a step's budget, waiting by groups, open findings, and passed checks."""
-    lines = [headline(traces, job)] if traces and job else []
+    lines = [headline(traces, job, findings)] if traces and job else []
     lines += [f"{'':8}{one_line(text)}" for text in groups[:_MOST_GROUPS]]
     lines += [f"{'':8}and {len(groups) - _MOST_GROUPS} more groups"] if len(groups) > _MOST_GROUPS else []
     passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"})
@@ -70,13 +73,14 @@ def _unread(files: Sequence[Path]) -> list[str]:
     return lines + [f"and {len(files) - _MOST_FILES} more files"] * (len(files) > _MOST_FILES)
 
 
-def headline(traces: Mapping[str, TraceSummary], job: JobTrace) -> str:
-    """Return one line: the length of a step, and its parts on average over the ranks."""
+def headline(
+    traces: Mapping[str, TraceSummary], job: JobTrace, findings: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """Return one line: the length of a step, its mean parts over the ranks, and what late ranks cost."""
     documents = [trace.document for trace in traces.values()]
     budgets = [facts["gpu"]["budget"] for facts in documents if facts["gpu"] and facts["gpu"]["budget"]]
-    lengths = [facts["steps"]["p50_ms"] for facts in documents if facts["steps"] and facts["steps"]["p50_ms"]]
     ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"
-    subject = f"{ranks}: a step takes {median(lengths):.4g} ms" if lengths else f"{ranks}: steps are not marked"
+    subject = f"{ranks}: {_step(documents, job)}"
     if not budgets:
         return f"{subject}; the traces contain no GPU kernels"
     part = {name: fmean(budget[name] for budget in budgets) for name in budgets[0]}
@@ -90,18 +94,55 @@ def headline(traces: Mapping[str, TraceSummary], job: JobTrace) -> str:
         phrases.append(f"{part['copies']:.0%} copies")
     due = f" ({', '.join(causes)})" if causes else ""
     phrases.append(f"{idle:.0%} GPU idle{due}")
-    return f"{subject}: {', '.join(phrases)}"
+    costs = [
+        f"; {finding['subject']} cost{'s' * str(finding['subject']).startswith('rank ')} {finding['found']}"
+        for finding in findings
+        if finding["check"] == "torch.straggler" and str(finding.get("found")).endswith("of a step")
+    ]
+    return f"{subject}: {', '.join(phrases)}{''.join(costs[:_MOST_ALIKE])}"
+
+
+def _step(documents: Sequence[Mapping[str, Any]], job: JobTrace) -> str:
+    """State the length of a step: the mean, to which the shares belong, and the median if it differs."""
+    samples = [facts["steps"] for facts in documents if facts["steps"] and facts["steps"]["p50_ms"]]
+    if not samples:
+        return "steps are not marked"
+    usual = job.step_us / 1000 if job.step_us else median(sample["p50_ms"] for sample in samples)
+    mean = sum(sample["total_ms"] for sample in samples) / sum(sample["count"] for sample in samples)
+    if abs(mean - usual) <= _SAME * usual:
+        return f"a step takes {usual:.4g} ms"
+    return f"a step takes {mean:.4g} ms on average (median {usual:.4g} ms)"
 
 
 def _waiting(job: JobTrace, communication: float) -> str:
-    """Describe how much exposed communication is waiting, and for which rank."""
+    """Describe how much exposed communication is waiting, and for which ranks."""
     lengths = {rank: sum(end - begin for begin, end in job.ranks[rank].steps.values()) for rank in job.compared}
-    shares = [min(1.0, (job.waited(rank) or 0.0) / length) for rank, length in lengths.items() if length]
-    if not shares or communication < 0.005:
+    lengths = {rank: length for rank, length in lengths.items() if length}
+    if not lengths or communication < 0.005:
         return ""
     if job.missing:
         return " (transfer or waiting: some ranks have no trace)"
-    waiting = min(communication, fmean(shares))
-    late = [str(straggler.rank) for straggler in job.stragglers[:3]]
-    who = f"rank {', '.join(late)}" if late else "other ranks"
-    return f" ({communication - waiting:.0%} transfer, {waiting:.0%} waiting for {who})"
+    waiting = min(communication, fmean(min(1.0, (job.waited(rank) or 0.0) / lengths[rank]) for rank in lengths))
+    parts = [f"{communication - waiting:.0%} transfer"]
+    late = job.stragglers[:_MOST_ALIKE]
+    for_late = min(waiting, sum(_for_rank(job, straggler, lengths) for straggler in late))
+    if waiting - for_late >= 0.005 or not late:
+        staged = any(group.kinds == {"sendrecv"} for group in job.waits.groups)
+        parts.append(f"{waiting - for_late:.0%} waiting {'between stages' if staged else 'for other ranks'}")
+    if late:
+        parts.append(f"{for_late:.0%} waiting for rank {', '.join(str(straggler.rank) for straggler in late)}")
+    return f" ({', '.join(parts)})"
+
+
+def _for_rank(job: JobTrace, straggler: Straggler, lengths: Mapping[int, float]) -> float:
+    """Return the share of the steps for which the ranks of the job wait for a late one, on average.
+
+    The stages of a pipeline would wait as well without it, so only what it adds to a step is counted.
+    """
+    if straggler.more_us:
+        return straggler.lost_share
+    charged = {rank: 0.0 for rank in lengths}
+    for (rank, _), charges in job.waits.bare.items():
+        if rank in charged:
+            charged[rank] += charges.get(straggler.rank, 0.0)
+    return fmean(charged[rank] / lengths[rank] for rank in lengths)

@@ -10,7 +10,7 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.trace.durations import Pool, of_job, of_rank
 from preflight.facts.trace.purposes import NAMES, group_kind
-from preflight.facts.trace.stragglers import LONGER
+from preflight.facts.trace.stragglers import LONGER, OF_A_STEP
 from preflight.model import Finding, check, counted, passed, unknown, warned
 
 if TYPE_CHECKING:
@@ -71,10 +71,12 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     of a host, the host is named. If ranks are late because the transfers of their other group take 1.5 times as long as
     in its sibling groups, that group warns instead. In a pipeline, where stages wait by design, a rank warns if it
     takes longer than other stages for equal kernels (same name and number of thread blocks). It also warns if its GPU
-    is idle, longer than theirs, while they wait for its messages. Waiting in collectives of several stages is not
-    judged. A stage with more kernels, such as those of the loss, is reported, but does not warn; it is unknown if most
-    of its kernels have no equal. A job without such a rank is unknown if traces are missing, if collectives cannot be
-    matched, or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
+    is idle, longer than theirs, while they wait for its messages. Its cost is the time by which a replay of the job is
+    shorter without this excess; if the traces do not show when messages were ready, that is an upper bound ("up to").
+    Waiting in collectives of several stages is not judged. A stage with more kernels, such as those of the loss, is
+    reported, but does not warn; it is unknown if most of its kernels have no equal. A job without such a rank is
+    unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three quarters of the
+    waiting, but no more than chance explains. A job passes if
     communication takes at most 1% of each GPU's time.
 
     ## False alarms
@@ -189,26 +191,30 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
     ranks = listed(names)
     waiting = listed([rank for rank in worst.group.ranks if rank not in names])
     kind = group_kind(worst.group)
-    length = f"{worst.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms" if job.step_us else f"{worst.lost_share:.1%}"
+    length = f"{worst.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms ({worst.lost_share:.1%})" if job.step_us else (
+        f"{worst.lost_share:.1%}")
+    bound = "up to " * worst.at_most
     at: dict[str, Any] = {
-        "subject": _ranks(ranks), "found": f"{worst.lost_share:.1%} of a step", "expected": "at most 1%",
+        "subject": _ranks(ranks), "found": f"{bound}{worst.lost_share:.1%} of a step", "expected": "at most 1%",
         "evidence": [job.ranks[rank].key for rank in names],
     }  # fmt: skip
     where = f" on {host}" if host else ""
     if worst.group.kinds == {"sendrecv"}:
-        verb = "waits" if waiting.isdigit() else "wait"
-        stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
-        longer = f"{'which computes' if len(names) == 1 else 'which compute'} longer"
+        more, longer = f"{worst.more_us / 1000:.3g} ms", f"{'which computes' if len(names) == 1 else 'which compute'} longer"
         if not worst.steps:
             longer = f"which {_verb(ranks, 'take')} longer for equal kernels"
         if worst.idle:
             longer = "whose GPU is idle meanwhile"
-        when = (
-            f" in {_steps(worst.steps)}; on average over all steps: {length}"
-            if worst.steps
-            else f": {length} of each step (median)"
-        )
-        return warned(f"{stages} {verb} in receives for {_ranks(ranks)}{where}, {longer}{when}", **at)
+        when = f" in {_steps(worst.steps)}" if worst.steps else ""
+        if worst.lost_share < OF_A_STEP:
+            longer = longer.removeprefix("which ") if not worst.idle else "has an idle GPU"
+            at |= {"found": f"{more} more", "expected": "as other stages"}
+            return warned(f"{_ranks(ranks)}{where} {longer}{when}, by {more} of each step on average; it costs less than "
+                          "1% of a step, because other stages take longer by design", **at)  # fmt: skip
+        verb = "waits" if waiting.isdigit() else "wait"
+        stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
+        cost = f"; on average over all steps: {bound}{length}" if worst.steps else f": {bound}{length} of each step"
+        return warned(f"{stages} {verb} in receives for {_ranks(ranks)}{where}, {longer}{when}{cost}", **at)
     if any(straggler.group != worst.group for straggler in late):
         return warned(f"the process groups of {_ranks(ranks)}{where} wait for them, up to {length} of each step", **at)
     subject = f"{_ranks(ranks)} causes" if len(names) == 1 else "they cause"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from operator import itemgetter
 from statistics import median
+from typing import NamedTuple
 
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import Messages, Waits
@@ -23,20 +24,27 @@ from preflight.parsers.torch.intervals import Spans, Stretches
 _BySteps = Mapping[int, float]
 
 
+class HeldUp(NamedTuple):
+    """How long a stage holds up others in a step, beyond its peers."""
+
+    time: float
+    more: float  # for how much longer than its peers it is idle
+    idle: float
+
+
 def held_up(
     ranks: Mapping[int, RankTrace], stages: Sequence[int], waits: Waits, steps: Sequence[int]
-) -> dict[int, list[float]]:
-    """Return how long each stage holds up others in each step, beyond its peers."""
+) -> dict[int, dict[int, HeldUp]]:
+    """Return how long each stage holds up others, by step."""
     idle, held = {}, {}
     for rank in stages:
         idle[rank], held[rank] = _idle(ranks[rank], waits, steps)
-    return {
-        rank: [
-            min(held[rank][step], idle[rank][step] - median(idle[peer][step] for peer in stages if peer != rank))
-            for step in steps
-        ]
-        for rank in stages
-    }
+    return {rank: {step: _beyond(rank, step, idle, held) for step in steps} for rank in stages}
+
+
+def _beyond(rank: int, step: int, idle: Mapping[int, _BySteps], held: Mapping[int, _BySteps]) -> HeldUp:
+    more = idle[rank][step] - median(idle[peer][step] for peer in idle if peer != rank)
+    return HeldUp(min(held[rank][step], more), more, idle[rank][step])
 
 
 def _idle(trace: RankTrace, waits: Waits, steps: Sequence[int]) -> tuple[_BySteps, _BySteps]:

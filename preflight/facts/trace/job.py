@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
 from preflight.facts.trace import matching
 from preflight.facts.trace.equal_kernels import UnevenStage, compare, uneven
 from preflight.facts.trace.experts import ExpertLoad, loads
-from preflight.facts.trace.matching import RankClock
+from preflight.facts.trace.late_stages import late_stages, suspected_stages
+from preflight.facts.trace.matching import MatchedSeries, RankClock
 from preflight.facts.trace.pipelines import Bubble, bubbles
 from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
+from preflight.facts.trace.replay import Replay
 from preflight.facts.trace.shared_idle import shared_idle
 from preflight.facts.trace.stragglers import (
     OF_A_STEP,
@@ -119,11 +122,22 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
     waits = measure(by_rank, comparable, clock)
     steps, length = common_steps(by_rank), step_length(by_rank)
     compared = compare(by_rank, steps)
-    late = tuple(stragglers(by_rank, waits, compared))
-    maybe = () if late else tuple(suspects(by_rank, waits, compared))
+    about = by_rank, waits, compared, steps, length
+    late = tuple(stragglers(by_rank, waits, late_stages(*about, lambda: _replays(by_rank, comparable, clock))))
+    maybe = () if late else (*suspects(by_rank, waits), *suspected_stages(*about))
     stages = () if late or maybe or not length else tuple(uneven(by_rank, compared, OF_A_STEP * length))
     stalled = {step: idle.beyond for step, idle in shared_idle(by_rank.values(), steps, 0).items()
                if length and by_rank and idle.beyond > OF_ONE_STEP * length}  # fmt: skip
     return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits, late, maybe,
                     tuple(slow_transfers(by_rank, waits)), stages, stalled, length, loads(comparable),
                     bubbles(by_rank, waits))  # fmt: skip
+
+
+def _replays(
+    ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]
+) -> list[Replay]:
+    """Return a replay of each part of the job that has a common clock."""
+    by_base: dict[int, list[MatchedSeries]] = defaultdict(list)
+    for series in matched:
+        by_base[clock[series.members[0]].base].append(series)
+    return [Replay(ranks, part, clock) for part in by_base.values()]

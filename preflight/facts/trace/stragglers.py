@@ -1,9 +1,8 @@
 """Ranks that delay their process group, and process groups with slow transfers.
 
 In any group some rank is last. Ranks are reported if they are at most half of their group, cause more than half
-of its waiting, exceed their peers by more than 1% of a step, and do so in more steps than chance explains. The
-stages of a pipeline wait for each other by design; there, the rank that takes longer for equal kernels than other
-stages is reported, or the rank whose GPU is idle while they wait for it.
+of its waiting, exceed their peers by more than 1% of a step, and do so in more steps than chance explains. Stages of
+pipelines, which wait for each other by design, are compared in ``late_stages``.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 
 from preflight._startup.lightclass import dataclass
-from preflight.facts.trace.equal_kernels import ComparedPipelines, EqualKernels
-from preflight.facts.trace.idle_stages import held_up
 from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.purposes import purpose
 from preflight.facts.trace.ranks import RankTrace
@@ -37,8 +34,8 @@ LONGER = 1.5
 BY_CHANCE = 0.0005
 #: Purposes of the groups whose ranks compute one replica of the model together.
 _OF_A_REPLICA = ("tp", "cp")
-#: Minimum number of steps to name a rank, and a stage that is late in each of them.
-FEWEST_STEPS, _EACH_STEP = 3, 5
+#: Minimum number of steps to name a rank.
+FEWEST_STEPS = 3
 #: Minimum fraction of a single step that a rank must cost to be named for it.
 OF_ONE_STEP = 0.15
 
@@ -50,11 +47,13 @@ class Straggler:
     rank: int
     group: GroupOfRanks
     share: float  # share of the group's waiting that the rank causes
-    lost_us: float  # additional cost per step compared with its peers
+    lost_us: float  # what it costs a step
     lost_share: float  # of a step
     steps: tuple[int, ...]  # steps in which it was late; empty: all
     together: tuple[int, ...] = ()  # all ranks that together cause this share and cost; empty if it is the only one
     idle: bool = False  # a stage of a pipeline that is late because its GPU is idle, not because it computes longer
+    more_us: float = 0.0  # of a stage, in each step: by how much longer it takes for equal kernels, or is idle
+    at_most: bool = False  # whether only an upper bound of its cost is known
 
 
 @dataclass(frozen=True)
@@ -75,14 +74,16 @@ def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
     return median(lengths) if lengths else None
 
 
-def stragglers(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines) -> list[Straggler]:
-    """Return the stragglers, each rank once: first those late in all steps, by cost."""
+def stragglers(ranks: Mapping[int, RankTrace], waits: Waits, staged: Sequence[Straggler]) -> list[Straggler]:
+    """Return the stragglers, each rank once: first those late in all steps, by cost.
+
+    ``staged`` are those of pipelines.
+    """
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
     steps = common_steps(ranks)
-    beyond = _deviate(waits)
-    staged = _of_pipelines(ranks, waits, compared, steps, length, beyond)
+    beyond = deviate(waits)
     # the other stages of a slow rank's pipeline are late wherever they meet other pipelines, and so is the rest of its
     # replica of the model where it meets other replicas
     follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
@@ -91,7 +92,7 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedP
         idle = shared_idle((ranks[rank] for rank in group.ranks), steps)
         of_groups.append((group, _of_group(group, _caused(waits, number, steps), idle, length, beyond)))
     causes = [late for group, of_group in of_groups if purpose(group) in _OF_A_REPLICA for late in of_group
-              if late.rank not in follow] + staged  # fmt: skip
+              if late.rank not in follow] + [*staged]  # fmt: skip
     replica = _replica(ranks, waits, causes)
     candidates = list(staged)
     for group, of_group in of_groups:
@@ -114,8 +115,8 @@ def _replica(ranks: Mapping[int, RankTrace], waits: Waits, slow: Sequence[Stragg
     return replica
 
 
-def suspects(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines) -> list[Straggler]:
-    """Return ranks that delay their group the most, possibly by chance."""
+def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
+    """Return ranks that delay their group the most, possibly by chance; not stages."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
@@ -130,10 +131,6 @@ def suspects(ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPip
         lost = fmean(map(sum, zip(*excess, strict=True)))
         if share > SUSPECT and waited > SUSPECT_STEP * length:
             late_ranks += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
-    for stages, kernels in compared:
-        idle, _ = _idle_stage(ranks, waits, stages, steps, length)
-        late_ranks += [each for each in (*_slow_stages(stages, kernels, length), idle)
-                       if each.lost_share > SUSPECT_STEP]  # fmt: skip
     return late_ranks
 
 
@@ -198,7 +195,7 @@ def _comparable(ranks: Mapping[int, RankTrace], waits: Waits) -> Iterator[tuple[
             yield number, group
 
 
-def _deviate(waits: Waits) -> float:
+def deviate(waits: Waits) -> float:
     """Return the normal deviate beyond which a difference is not chance."""
     return NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(waits.groups)))
 
@@ -219,7 +216,7 @@ def _of_group(
         if len(late) > 1:  # they were chosen for causing the most, so a sum of k normal deviates is larger by this much
             chosen = 0.8 * math.sqrt(len(late) / len(together)) * stdev(together)
             together = [amount - chosen for amount in together]
-        if not _beyond_chance(together, beyond) or min(map(fmean, excess)) < lost / len(late) / 2:
+        if not beyond_chance(together, beyond) or min(map(fmean, excess)) < lost / len(late) / 2:
             break
         named += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
     return named or _now_and_then(group, caused, idle, length)
@@ -307,75 +304,7 @@ def _unusual(sample: Sequence[float], deviations: float) -> float:
     return usual + deviations * 1.4826 * median(abs(amount - usual) for amount in sample)
 
 
-def _of_pipelines(
-    ranks: Mapping[int, RankTrace], waits: Waits, compared: ComparedPipelines, steps: Sequence[int], length: float,
-    beyond: float,
-) -> list[Straggler]:  # fmt: skip
-    """Return the ranks of pipelines that compute, or are idle, longer than others."""
-    if len(steps) < FEWEST_STEPS:
-        return []
-    stragglers_of_all = []
-    for stages, kernels in compared:
-        slow = [
-            each for each in _slow_stages(stages, kernels, length)
-            if each.lost_share > OF_A_STEP and kernels[each.rank].consistent
-            and _beyond_chance(kernels[each.rank].excess, beyond)
-        ]  # fmt: skip
-        if slow:
-            stragglers_of_all += slow
-            continue
-        idle, held = _idle_stage(ranks, waits, stages, steps, length)
-        if idle.lost_share > OF_A_STEP and (_beyond_chance(held, beyond) or _in_each_step(held, length)):
-            stragglers_of_all.append(idle)
-        else:
-            compute = {rank: [ranks[rank].compute.get(step, 0.0) for step in steps] for rank in stages.ranks}
-            stragglers_of_all += _stages_now_and_then(stages, compute, steps, length)
-    return stragglers_of_all
-
-
-def _slow_stages(stages: GroupOfRanks, kernels: Mapping[int, EqualKernels], length: float) -> Iterator[Straggler]:
-    """Yield each rank, with how much longer its kernels take than equal ones."""
-    for rank in stages.ranks:
-        lost = fmean(kernels[rank].excess or (0.0,))
-        yield Straggler(rank, stages, 1.0, lost, lost / length, ())
-
-
-def _idle_stage(
-    ranks: Mapping[int, RankTrace], waits: Waits, stages: GroupOfRanks, steps: Sequence[int], length: float
-) -> tuple[Straggler, Sequence[float]]:
-    """Return the rank whose idle GPU holds up other stages the most, and by how much."""
-    # whether the GPU was idle before the first kernel of the profile is unknown
-    held = held_up(ranks, stages.ranks, waits, steps[1:] if len(steps) > FEWEST_STEPS else steps)
-    rank = max(held, key=lambda stage: sum(held[stage]))
-    lost = fmean(held[rank])
-    return Straggler(rank, stages, 1.0, lost, lost / length, (), idle=True), held[rank]
-
-
-def _in_each_step(held: Sequence[float], length: float) -> bool:
-    """Return whether a stage holds up others in each step, by a similar time.
-
-    Idle time of chance does not choose one stage each time; this is shown by fewer steps than a mean needs.
-    """
-    return len(held) >= _EACH_STEP and min(held) > max(SUSPECT_STEP * length, fmean(held) / 2)
-
-
-def _stages_now_and_then(
-    stages: GroupOfRanks, compute: Mapping[int, Sequence[float]], steps: Sequence[int], length: float
-) -> Iterator[Straggler]:
-    """Yield the ranks that compute much longer in some steps, unlike other stages."""
-    beyond = {rank: [amount - median(amounts) for amount in amounts] for rank, amounts in compute.items()}
-    for rank in stages.ranks:
-        late = {}
-        for at, step in enumerate(steps):
-            of_peers = median(beyond[peer][at] for peer in stages.ranks if peer != rank)
-            if (excess := beyond[rank][at] - max(0.0, of_peers)) > OF_ONE_STEP * length:
-                late[step] = excess
-        lost = sum(late.values()) / len(steps)
-        if lost > OF_A_STEP * length:
-            yield Straggler(rank, stages, 1.0, lost, lost / length, tuple(late))
-
-
-def _beyond_chance(sample: Sequence[float], beyond: float) -> bool:
+def beyond_chance(sample: Sequence[float], beyond: float) -> bool:
     """Return whether a mean is above zero by more than its sample's spread explains.
 
     Student's t is converted to a normal deviate by Wallace's approximation (Annals of Mathematical Statistics 30,

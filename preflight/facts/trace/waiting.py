@@ -105,11 +105,11 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
     groups, number = _groups(matched)
     waits = Waits(groups)
     delays: dict[int, _Delays] = defaultdict(_Delays)
-    arrivals = sorted(_arrivals(matched, clock))
+    ordered = sorted(arrivals(matched, clock))
     unmarked = not any(trace.steps for trace in ranks.values())
-    if unmarked and arrivals:
-        waits.block_us = (arrivals[-1][0] - arrivals[0][0]) / BLOCKS
-    for at, (_, which, row) in enumerate(arrivals):
+    if unmarked and ordered:
+        waits.block_us = (ordered[-1][0] - ordered[0][0]) / BLOCKS
+    for at, (_, which, row) in enumerate(ordered):
         series = matched[which]
         group = number[which]
         begins = [
@@ -122,7 +122,7 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
         ]
         last = max(range(len(begins)), key=begins.__getitem__)
         error = max(clock[rank].error for rank in series.members)
-        step = at * BLOCKS // len(arrivals) if unmarked else series.series[last].steps[series.places[last][row]]
+        step = at * BLOCKS // len(ordered) if unmarked else series.series[last].steps[series.places[last][row]]
         size = series.series[last].bytes[series.places[last][row]]
         waits.rows[group] += 1
         waits.transfers[group, series.kind, size].append(max(0.0, min(ends) - begins[last]))
@@ -200,7 +200,7 @@ def _groups(matched: Sequence[MatchedSeries]) -> tuple[list[GroupOfRanks], list[
     return groups, number
 
 
-def _arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) -> Iterator[tuple[float, int, int]]:
+def arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) -> Iterator[tuple[float, int, int]]:
     """Yield the last arrival at each collective, its series and its row.
 
     Ranks that have no common clock share no collective; they are assumed to begin together.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,44 @@ def test_the_first_line_is_the_budget_and_the_second_names_the_rank(folder: Path
     first, second, *rest = result.output.splitlines()
     assert re.fullmatch(
         r"4 ranks: a step takes 6\d\.\d+ ms: 8\d% compute, 1\d% exposed communication "
-        r"\(\d% transfer, 1\d% waiting for rank 2\), \d% GPU idle",
+        r"\(\d% transfer, 1\d% waiting for rank 2\), \d% GPU idle; rank 2 costs 19\.\d% of a step",
         first,
     )
     assert second.startswith("WARN    torch.straggler: ranks 0, 1, 3 wait for rank 2 for 1")
     assert "fix: Check that rank's node" in rest[0]
     assert not any("WARN" in line for line in rest), "healthy ranks are not blamed"
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("plan", [
+    JobPlan(Layout(data=4), slow={2: 1.25}),
+    JobPlan(Layout(tensor=2, data=2), slow={1: 1.2}, slow_steps=frozenset((2, 5, 6))),
+    JobPlan(Layout(stages=4), slow={1: 1.3}, numbered=True, loss_ms=2, microbatches=8),
+    JobPlan(Layout(stages=2), paused={1: 1.0}, numbered=True),
+    JobPlan(Layout(stages=2), numbered=True, microbatches=12),
+])  # fmt: skip
+def test_the_first_line_and_the_findings_agree(plan: JobPlan, tmp_path: Path) -> None:
+    plan = replace(plan, steps=7, layers=8, jitter=0.01, clock_ms=2)
+    for rank, text in enumerate(traces(plan)):
+        (tmp_path / f"rank{rank}.json").write_text(text)
+    first = run("trace", str(tmp_path)).output.splitlines()[0]
+    shares, _, costs = first.partition("; ")
+    inside = [
+        int(share) for part in re.findall(r"\(([^)]*waiting[^)]*)\)", shares) for share in re.findall(r"\d+(?=%)", part)
+    ]
+    assert sum(map(int, re.findall(r"(\d+)% (?:comp|exposed|copies|GPU)", shares))) == pytest.approx(100, abs=2)
+    assert sum(inside) == pytest.approx(int(re.findall(r"(\d+)% exposed", shares)[0]), abs=2)
+    named = [finding for finding in json.loads(run("trace", "--json", str(tmp_path)).output)["findings"]
+             if (finding["check"], finding["status"]) == ("torch.straggler", "warn")]  # fmt: skip
+    assert costs == "; ".join(f"{finding['subject']} costs {finding['found']}" for finding in named)
+    assert bool(named) == bool(plan.slow or plan.paused)
+    for finding in named:
+        lost, step, share = map(float, re.findall(r"([\d.]+) of ([\d.]+) ms \(([\d.]+)%\)", finding["message"])[0])
+        assert 100 * lost / step == pytest.approx(share, abs=0.1)
+        assert f"{share:g}% of a step" in finding["found"].replace(".0%", "%")
+        assert f" {step:.4g} ms" in shares
+        if "between stages" in shares:  # what the schedule costs in any case is not charged to the rank
+            assert int(re.findall(r"(\d+)% waiting for rank", shares)[0]) == pytest.approx(share, abs=0.51)
 
 
 def test_the_findings_are_those_of_check(folder: Path) -> None:

@@ -14,7 +14,7 @@ from preflight.checks.job.torch_gpu import overlap
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.facts.job import RunFacts
-from preflight.facts.trace import stragglers
+from preflight.facts.trace import late_stages, stragglers
 from preflight.facts.trace.job import JobTrace
 from preflight.judge import judge
 from preflight.model import Check, Finding, Status
@@ -131,8 +131,31 @@ def test_a_stage_that_begins_its_steps_late_is_named_with_what_it_costs(rank: in
     assert named.lost_us / 1000 == pytest.approx(step_ms(sick) - step_ms(plan), rel=0.2)
 
 
+@pytest.mark.parametrize(("stages", "rank", "factor", "uneven"), [
+    (4, 2, 1.3, {"loss_ms": 6}), (4, 1, 1.3, {"last_layers": 1}), (2, 1, 1.15, {}),
+    (4, 3, 1.2, {"gradient_norm": True}),
+])  # fmt: skip
+def test_a_slow_stage_costs_what_its_step_is_longer_than_without_it(
+    stages: int, rank: int, factor: float, uneven: dict[str, float]
+) -> None:
+    plan = replace(PIPELINE, layout=Layout(stages=stages), microbatches=8, **uneven)  # type: ignore[arg-type]
+    sick = replace(plan, slow={rank: factor})
+    (named,) = joined(sick).stragglers
+    true = step_ms(sick) - step_ms(plan)
+    assert named.rank == rank
+    assert named.lost_us / 1000 == pytest.approx(true, rel=0.1, abs=0.1)
+    assert named.more_us > 1.5 * named.lost_us or "loss_ms" not in uneven
+
+
+def test_a_slow_stage_that_others_wait_for_anyway_is_named_without_a_cost() -> None:
+    (finding,) = judged(traces(replace(PIPELINE, loss_ms=60, microbatches=8, slow={2: 1.05})))
+    assert finding.status is Status.WARN
+    assert "rank 2 takes longer for equal kernels" in finding.message
+    assert "it costs less than 1% of a step" in finding.message
+
+
 def test_few_steps_name_a_stage_that_is_late_in_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stragglers, "_beyond_chance", lambda sample, beyond: False)
+    monkeypatch.setattr(late_stages, "beyond_chance", lambda sample, beyond: False)
     assert set(late(joined(replace(PIPELINE, paused_early={1: 9.0})))) == {1}
     assert not late(joined(replace(PIPELINE, paused_early={1: 9.0}, steps=5)))
     assert not late(joined(replace(PIPELINE, paused_early=EQUAL)))
@@ -140,7 +163,7 @@ def test_few_steps_name_a_stage_that_is_late_in_each(monkeypatch: pytest.MonkeyP
 
 def test_a_stage_that_may_be_idle_by_chance_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stragglers, "BY_CHANCE", 1e-15)
-    monkeypatch.setattr(stragglers, "_EACH_STEP", 6)
+    monkeypatch.setattr(late_stages, "_EACH_STEP", 6)
     for pauses, status in (({}, Status.PASS), ({1: 9.0}, Status.UNKNOWN)):
         (finding,) = judged(traces(replace(PIPELINE, paused_early=pauses)))
         assert finding.status is status
