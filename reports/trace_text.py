@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from preflight.facts.trace.pauses import PART, pauses
 from preflight.reports.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _UNKNOWN = "no complete profiler trace, flight-recorder dump or text of `ncclras
 _ORDER = ("fail", "warn", "unknown")
 #: Display names of the parts of idle time.
 _IDLE = (
+    (PART, "pauses"),
     ("idle_host", "CPU"),
     ("idle_sync", "synchronisation"),
     ("idle_data", "data"),
@@ -73,17 +75,17 @@ def _unread(files: Sequence[Path]) -> list[str]:
     return lines + [f"and {len(files) - _MOST_FILES} more files"] * (len(files) > _MOST_FILES)
 
 
-def headline(
-    traces: Mapping[str, TraceSummary], job: JobTrace, findings: Sequence[Mapping[str, Any]] = ()
-) -> str:
+def headline(traces: Mapping[str, TraceSummary], job: JobTrace, findings: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return one line: the length of a step, its mean parts over the ranks, and what late ranks cost."""
     documents = [trace.document for trace in traces.values()]
-    budgets = [facts["gpu"]["budget"] for facts in documents if facts["gpu"] and facts["gpu"]["budget"]]
+    paused = pauses(traces)
+    budgets = {key: trace.document["gpu"]["budget"] for key, trace in traces.items() if trace.document["gpu"]}
+    settled = [paused[key].budget(parts) if key in paused else parts for key, parts in budgets.items() if parts]
     ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"
     subject = f"{ranks}: {_step(documents, job)}"
-    if not budgets:
+    if not settled:
         return f"{subject}; the traces contain no GPU kernels"
-    part = {name: fmean(budget[name] for budget in budgets) for name in budgets[0]}
+    part = {name: fmean(parts.get(name, 0.0) for parts in settled) for name in (*settled[0], PART)}
     idle = sum(part[name] for name, _ in _IDLE)
     causes = [f"{label} {part[name]:.0%}" for name, label in _IDLE if part[name] >= 0.005]
     phrases = [
@@ -141,7 +143,7 @@ def _for_rank(job: JobTrace, straggler: Straggler, lengths: Mapping[int, float])
     """
     if straggler.more_us:
         return straggler.lost_share
-    charged = {rank: 0.0 for rank in lengths}
+    charged = dict.fromkeys(lengths, 0.0)
     for (rank, _), charges in job.waits.bare.items():
         if rank in charged:
             charged[rank] += charges.get(straggler.rank, 0.0)

@@ -191,8 +191,11 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
     ranks = listed(names)
     waiting = listed([rank for rank in worst.group.ranks if rank not in names])
     kind = group_kind(worst.group)
-    length = f"{worst.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms ({worst.lost_share:.1%})" if job.step_us else (
-        f"{worst.lost_share:.1%}")
+    length = (
+        f"{worst.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms ({worst.lost_share:.1%})"
+        if job.step_us
+        else (f"{worst.lost_share:.1%}")
+    )
     bound = "up to " * worst.at_most
     at: dict[str, Any] = {
         "subject": _ranks(ranks), "found": f"{bound}{worst.lost_share:.1%} of a step", "expected": "at most 1%",
@@ -200,7 +203,8 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
     }  # fmt: skip
     where = f" on {host}" if host else ""
     if worst.group.kinds == {"sendrecv"}:
-        more, longer = f"{worst.more_us / 1000:.3g} ms", f"{'which computes' if len(names) == 1 else 'which compute'} longer"
+        more = f"{worst.more_us / 1000:.3g} ms"
+        longer = f"which {_verb(ranks, 'compute')} longer"
         if not worst.steps:
             longer = f"which {_verb(ranks, 'take')} longer for equal kernels"
         if worst.idle:
@@ -209,8 +213,8 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
         if worst.lost_share < OF_A_STEP:
             longer = longer.removeprefix("which ") if not worst.idle else "has an idle GPU"
             at |= {"found": f"{more} more", "expected": "as other stages"}
-            return warned(f"{_ranks(ranks)}{where} {longer}{when}, by {more} of each step on average; it costs less than "
-                          "1% of a step, because other stages take longer by design", **at)  # fmt: skip
+            return warned(f"{_ranks(ranks)}{where} {longer}{when}, by {more} of each step on average; it costs less "
+                          "than 1% of a step, because other stages take longer by design", **at)  # fmt: skip
         verb = "waits" if waiting.isdigit() else "wait"
         stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
         cost = f"; on average over all steps: {bound}{length}" if worst.steps else f": {bound}{length} of each step"

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from preflight.checks.job.torch_trace import each
+from preflight.checks.job.torch_trace import each, idle_besides_pauses
 from preflight.expectations import Site
 from preflight.expectations.roofline.datasheets import BF16_FLOPS, bandwidth_of_name
 from preflight.expectations.roofline.machine import gpu_named
 from preflight.facts.host import size_text
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.pauses import PART
 from preflight.facts.trace.pipelines import between_stages
 from preflight.model import Finding, check, passed, unknown, warned
 from preflight.parsers.torch.intervals import united
@@ -79,11 +80,11 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
         busy = gpu["span_ms"] - gpu["idle_ms"]
         waited = _waited(run, key)
         share = max(0.0, gpu["exposed_ms"] - (waited or 0.0)) / busy
-        idle = gpu["idle_ms"] / gpu["span_ms"]
+        idle = _idle(run, key)
         message = (
             f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it overlapped "
             f"with computation; it is exposed for {share:.0%} of the GPU's busy time, and the GPU is idle for "
-            f"{idle:.0%} of the total"
+            f"{idle:.0%} of the total{_besides(run, key)}"
         )
         if waited is not None:
             message += f"; {waited / busy:.0%} more waits for other ranks"
@@ -110,6 +111,17 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _rank(run: RunFacts, key: str) -> int | None:
     """Return the rank of a trace that was compared with others; None if it was not."""
     return next((rank for rank in run.job_trace.compared if run.job_trace.ranks[rank].key == key), None)
+
+
+def _besides(run: RunFacts, key: str) -> str:
+    """Return words if idle time is counted without pauses, which torch.pauses judges."""
+    return " besides pauses of the CPU" if (run.step_budget(key) or {}).get(PART) else ""
+
+
+def _idle(run: RunFacts, key: str) -> float:
+    """Return the share of a GPU's time in which it is idle, besides pauses; those are only known within steps."""
+    gpu, budget = run.traces[key].document["gpu"], run.step_budget(key)
+    return idle_besides_pauses(budget) if budget and budget.get(PART) else float(gpu["idle_ms"] / gpu["span_ms"])
 
 
 def _waited(run: RunFacts, key: str) -> float | None:
@@ -198,8 +210,10 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
         if gpu is None or not gpu["span_ms"]:
             yield unknown(f"{name}: the trace has no GPU kernel", fix="profile ProfilerActivity.CUDA", **at)
             continue
-        share = gpu["idle_ms"] / gpu["span_ms"]
-        message = f"{name}: the GPU is idle for {share:.0%} of {gpu['span_ms']:g} ms{_of_the_steps(gpu['budget'])}"
+        share = _idle(run, key)
+        message = f"{name}: the GPU is idle for {gpu['idle_ms'] / gpu['span_ms']:.0%} of {gpu['span_ms']:g} ms"
+        message += _of_the_steps(run.step_budget(key))
+        message += f"; for {share:.0%}{besides}" if (besides := _besides(run, key)) else ""
         if share > IDLE:
             yield warned(message, found=f"{share:.1%}", expected=f"at most {IDLE:.0%}", **at)
         else:
@@ -208,6 +222,7 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 #: Names of the parts of idle time in a finding.
 _IDLE_PARTS = {
+    PART: "pauses",
     "idle_host": "CPU",
     "idle_sync": "synchronisation",
     "idle_data": "data",
@@ -219,9 +234,9 @@ def _of_the_steps(budget: Mapping[str, float] | None) -> str:
     """Describe how the time of the steps is spent; empty if unknown."""
     if budget is None:
         return ""
-    causes = [f"{label} {budget[part]:.0%}" for part, label in _IDLE_PARTS.items() if budget[part] >= 0.005]
+    causes = [f"{label} {budget[part]:.0%}" for part, label in _IDLE_PARTS.items() if budget.get(part, 0.0) >= 0.005]
     copies = f", copies {budget['copies']:.0%}" if budget["copies"] >= 0.005 else ""
-    idle = sum(budget[part] for part in _IDLE_PARTS)
+    idle = sum(budget.get(part, 0.0) for part in _IDLE_PARTS)
     due = f" ({', '.join(causes)})" if causes else ""
     return (f"; of the steps: computing {budget['compute']:.0%}, exposed communication {budget['communication']:.0%}"
             f"{copies}, idle {idle:.0%}{due}")  # fmt: skip

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any
 
-from preflight.checks.job.torch_trace import ENOUGH_STEPS, each
+from preflight.checks.job.torch_collectives import listed
+from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.pauses import ENOUGH_STEPS, PAUSED
 from preflight.model import Finding, check, passed, unknown, warned
 
 #: Judgement calls: microseconds below which a kernel takes about as long as its launch; share of the steps in which the
 #: GPU is idle because the CPU launched nothing.
 SHORT_US, STARVED = 10.0, 0.10
-#: Judgement calls: minimum length of a pause without an operator in milliseconds, and as a multiple of the median
-#: step's; share of the steps' time that pauses may take.
-PAUSE_MS, UNUSUAL, PAUSED = 5.0, 3.0, 0.01
 #: Judgement calls: share of the reserved memory that is never used, and its minimum in bytes.
 FRAGMENTED, WORTH_BYTES = 0.20, 1 << 30
 #: Maximum number of steps listed individually.
@@ -57,14 +56,15 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         gpu = facts["gpu"]
-        if gpu is None or gpu["kernel_us"] is None or not gpu["budget"]:
+        budget = run.step_budget(key)
+        if gpu is None or gpu["kernel_us"] is None or not budget:
             yield unknown(f"{name}: no compute kernel is in the trace", fix="profile ProfilerActivity.CUDA", **at)
             continue
         if not gpu["launched"]:
             yield unknown(f"{name}: the trace contains no CUDA runtime call, so no launch",
                           fix="profile ProfilerActivity.CPU too", **at)  # fmt: skip
             continue
-        starved = gpu["budget"]["idle_host"]
+        starved = budget["idle_host"]
         length = f"{gpu['kernel_us']:.3g}" if gpu["kernel_us"] < 100 else f"{gpu['kernel_us']:.0f}"
         message = f"{name}: the median kernel takes {length} µs, and the GPU is idle for "
         message += f"{starved:.0%} of the step time because the CPU launched nothing"
@@ -102,40 +102,53 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The check compares the longest stretch of each step in which no thread runs an operator or calls CUDA, leaving out
-    waits for a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns
-    if pauses take more than 1% of the steps' time beyond that median. If the profile contains Python stacks, the
-    finding names the function. Fewer than 5 steps are unknown.
+    waits for a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause; in a
+    step in which one rank has a pause, half as long is enough on the others. The check warns if the pauses of the ranks
+    that pause in the same steps take more than 1% of the steps' time beyond that median. If the profile contains Python
+    stacks, the finding names the function. Fewer than 5 steps are unknown. The idle time of a GPU during pauses that
+    warn is judged only here, and not by torch.idle, torch.data-loader, torch.synchronisation and torch.steps.
 
     ## False alarms
     A step that saves a checkpoint or evaluates the model, in a profile that is shorter than the interval between them.
     """
+    same: dict[tuple[int, ...], list[tuple[str, str, int | None]]] = {}
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
-        quiet, steps = facts["pauses"], facts["steps"]
-        if not quiet or not steps or len(quiet) < ENOUGH_STEPS:
+        paused = run.trace_pauses.get(key)
+        if paused is None:
             yield unknown(f"{name}: the trace has fewer than {ENOUGH_STEPS} steps with CPU operators",
                           fix=f"profile {ENOUGH_STEPS} steps of the CPU, with profiler.step()", **at)  # fmt: skip
-            continue
-        usual = median(pause["ms"] for pause in quiet)
-        long = [pause for pause in quiet if pause["ms"] >= max(PAUSE_MS, UNUSUAL * usual)]
-        lost = sum(pause["ms"] - usual for pause in long)
-        if lost > PAUSED * steps["total_ms"]:
-            longest = max(long, key=lambda pause: pause["ms"])
-            where = f", in {longest['function']}" if longest["function"] else ""
-            which = f"{'step' if len(long) == 1 else 'steps'} {_numbers(long)}"
-            yield warned(
-                f"{name}: in {len(long)} of {len(quiet)} steps ({which}), no thread runs an operator for up to "
-                f"{longest['ms']:.3g} ms{where}; the median is {usual:.2g}",
-                found=f"{lost / steps['total_ms']:.1%} of the step time", expected=f"at most {PAUSED:.0%}", **at,
-            )  # fmt: skip
+        elif paused.named:
+            same.setdefault(paused.numbers, []).append((key, name, facts["rank"]))
         else:
-            most = max(pause["ms"] for pause in quiet)
-            yield passed(f"{name}: the CPU pauses for at most {most:.3g} ms in a step, usually {usual:.2g}", **at)
+            yield passed(f"{name}: the CPU pauses for at most {paused.most_ms:.3g} ms in a step, usually "
+                         f"{paused.usual_ms:.2g}", **at)  # fmt: skip
+    for traces in same.values():
+        yield _paused(run, traces)
 
 
-def _numbers(pauses: Sequence[Mapping[str, Any]]) -> str:
-    more = f" and {len(pauses) - _LISTED} more" if len(pauses) > _LISTED else ""
-    return ", ".join(str(pause["step"] + 1) for pause in pauses[:_LISTED]) + more
+def _paused(run: RunFacts, traces: Sequence[tuple[str, str, int | None]]) -> Finding:
+    """Report the ranks that pause in the same steps."""
+    every = [run.trace_pauses[key] for key, _, _ in traces]
+    first = every[0]
+    longest = max((pause for each in every for pause in each.long), key=lambda pause: pause["ms"])
+    where = f", in {longest['function']}" if longest["function"] else ""
+    which = f"{'step' if len(first.long) == 1 else 'steps'} {_numbers(first.numbers)}"
+    ranks = sorted(rank for _, _, rank in traces if rank is not None)
+    who = traces[0][1] if len(traces) == 1 else f"ranks {listed(ranks)}" if ranks else f"{len(traces)} traces"
+    lost = f"{fmean(each.lost for each in every):.1%}"
+    usual = max(each.usual_ms for each in every)
+    return warned(
+        f"{who}: in {len(first.long)} of {first.steps} steps ({which}), no thread runs an operator for up to "
+        f"{longest['ms']:.3g} ms{where}, usually for {usual:.2g}; the pauses take {lost} of the steps' time",
+        subject=who, evidence=[key for key, _, _ in traces], found=f"{lost} of the step time",
+        expected=f"at most {PAUSED:.0%}",
+    )  # fmt: skip
+
+
+def _numbers(steps: Sequence[int]) -> str:
+    more = f" and {len(steps) - _LISTED} more" if len(steps) > _LISTED else ""
+    return ", ".join(map(str, steps[:_LISTED])) + more
 
 
 @check(

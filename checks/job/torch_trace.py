@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.checks.job.training_log import judge_training
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.pauses import PART
 from preflight.model import Finding, check, passed, times, unknown, warned
+from preflight.parsers.torch.samples import sample_of
 
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 
@@ -17,6 +19,8 @@ TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 LOADER, SYNCHRONISED, VARIATION, WORST = 0.10, 0.01, 0.10, 0.20
 #: Number of steps at which their variation becomes meaningful, and at which an event counts as recurring.
 ENOUGH_STEPS, FEW_STEPS = 5, 2
+#: Minimum length of a stretch in which the CPU runs nothing, which is known to a millisecond.
+QUIET_MS = 2.0
 
 
 def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -25,6 +29,11 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         facts = trace.document
         rank = f" (rank {facts['rank']})" if facts["rank"] is not None else ""
         yield key, f"{key.removeprefix('log:')}{rank}", facts
+
+
+def idle_besides_pauses(budget: Mapping[str, float]) -> float:
+    """Return the share of the steps in which the GPU is idle, but not for a pause that torch.pauses reports."""
+    return sum(share for part, share in budget.items() if part.startswith("idle_") and part != PART)
 
 
 @check(
@@ -57,7 +66,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     stays busy costs nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is
     done are counted in threads that launch kernels: synchronisation of a stream, device or event, and blocking copies
     such as those of pageable memory. .item() of a CPU tensor makes no such call. The profiler itself synchronises once,
-    at its end.
+    at its end. Idle time that torch.pauses or torch.straggler reports does not count.
 
     ## False alarms
     A CPU that is slow for another reason and also waits for the GPU.
@@ -77,14 +86,26 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
         calls = ", ".join(f"{one['name']} {times(one['count'])}" for one in facts["synchronisations"])
         message = f"{name}: the CPU waits {lost:g} ms for the GPU in {steps} steps of {total:g} ms in total"
         message += f" ({calls})" if calls else ""
-        budget = facts["gpu"]["budget"]
+        budget = run.step_budget(key)
         idle = budget["idle_sync"] + budget["idle_host"] if budget else 1.0
+        if elsewhere := _idle_of_a_late_stage(run, key, facts):
+            idle = max(0.0, idle - elsewhere)
+            message += "; its idle time while the CPU runs nothing is that of torch.straggler"
         cost = min(lost / total, idle)
         message += f"; the GPU is idle for {idle:.2%} of that time for lack of work" if budget and lost else ""
         if cost >= SYNCHRONISED:
             yield warned(message, found=f"{cost:.2%}", expected=f"less than {SYNCHRONISED:.0%}", **at)
         else:
             yield passed(message, found=f"{cost:.2%}", **at)
+
+
+def _idle_of_a_late_stage(run: RunFacts, key: str, facts: Mapping[str, Any]) -> float:
+    """Return the idle time while the CPU runs nothing, as a fraction, if torch.straggler reports it."""
+    if not any(straggler.idle and run.job_trace.ranks[straggler.rank].key == key
+               for straggler in run.job_trace.stragglers):  # fmt: skip
+        return 0.0
+    quiet = [pause["idle"] for pause in facts["pauses"] or () if pause["ms"] >= QUIET_MS]
+    return sum(float(parts.get(part, 0.0)) for parts in quiet for part in ("idle_sync", "idle_host"))
 
 
 @check(
@@ -119,10 +140,10 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         loader, gpu = facts["data_loader"], facts["gpu"]
+        budget = run.step_budget(key) if facts["steps"] else None
         if loader is not None and loader["share_of_steps"] is not None:
             waited = loader["share_of_steps"]
-            budget = gpu["budget"] if gpu is not None and facts["steps"] else None
-            idle = sum(budget[part] for part in budget if part.startswith("idle_")) if budget else 1.0
+            idle = idle_besides_pauses(budget) if budget else 1.0
             share = min(waited, idle)
             message = f"{name}: {waited:.1%} of the steps' time is spent waiting for {loader['count']} batches"
             message += f", while the GPU is idle for {idle:.1%}" if budget else ""
@@ -130,10 +151,12 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
                 yield warned(message, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
             else:
                 yield passed(message, found=f"{share:.1%}", **at)
-        elif gpu is not None and facts["steps"] and gpu["budget"] and gpu["budget"]["idle_data"] > LOADER:
-            share = gpu["budget"]["idle_data"]
+        elif budget and budget["idle_data"] > LOADER:
+            share = budget["idle_data"]
             yield warned(f"{name}: for {share:.1%} of the steps' time, the GPU is idle until the first copy of a step "
                          "to it is launched", found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)  # fmt: skip
+        elif budget and budget.get(PART) and (idle := idle_besides_pauses(budget)) <= LOADER:
+            yield passed(f"{name}: the GPU is idle for {idle:.1%} of the steps' time, besides pauses", **at)
         elif gpu is not None and gpu["span_ms"] and gpu["idle_ms"] <= LOADER * gpu["span_ms"]:
             yield passed(f"{name}: the GPU is idle for {gpu['idle_ms'] / gpu['span_ms']:.1%} of its time", **at)
         else:
@@ -190,6 +213,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each step", **at)
             continue
         first, later = facts["first_step_ms"], facts["later_steps"]
+        paused = run.trace_pauses.get(key)
         without = later and later["count"] >= ENOUGH_STEPS - 1 and first > (1 + WORST) * later["p50_ms"]
         sample = later if without else sample
         message = (
@@ -201,6 +225,9 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
         if facts["steps"]["count"] < ENOUGH_STEPS:
             yield unknown(f"{name}: {sample['count']} steps are too few to judge their spread",
                           fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
+        elif paused and paused.named and (even := _even(paused.lengths(facts["pauses"]))) is not None:
+            yield passed(f"{message}: a spread of {even:.0%} without the steps that torch.pauses reports",
+                         found=f"{even:.1%}", **at).about("PA-21")  # fmt: skip
         elif sample["variation"] > VARIATION:
             every = facts["long_steps_every"]
             which = f"; one in {every} is long: the accumulation of gradients, or a pause" if every else ""
@@ -212,3 +239,14 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
                          found=f"{over:.1%}", expected=f"at most {WORST:.0%}", **at).about("PA-21")  # fmt: skip
         else:
             yield passed(f"{message}: a spread of {sample['variation']:.0%}", **at).about("PA-21")
+
+
+def _even(lengths: Sequence[float]) -> float | None:
+    """Return the variation of the lengths of steps, without a long first one; None if it is too much."""
+    if len(lengths) < ENOUGH_STEPS:
+        return None
+    first, later = lengths[0], sample_of(lengths[1:])
+    sample = later if later and first > (1 + WORST) * later["p50_ms"] else sample_of(lengths)
+    if not sample or sample["variation"] > VARIATION or sample["max_ms"] > (1 + WORST) * sample["p50_ms"]:
+        return None
+    return float(sample["variation"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from preflight.facts.job import RunFacts
 from preflight.facts.step_times import timed
+from preflight.facts.trace.pauses import PART
 from preflight.facts.training_run import throughput
 
 #: Judgement calls: fraction by which a step must be longer to be worse; smallest share of a step that is printed.
@@ -16,7 +17,7 @@ LONGER, SHOWN = 0.05, 0.01
 _PARTS = {
     "computing": ("compute",), "exposed communication": ("communication",), "copies": ("copies",),
     "idle: CPU": ("idle_host",), "idle: synchronisation": ("idle_sync",), "idle: data": ("idle_data",),
-    "idle: start of kernels": ("idle_other",),
+    "idle: start of kernels": ("idle_other",), "idle: pauses": (PART,),
 }  # fmt: skip
 
 
@@ -53,10 +54,12 @@ def _figures(facts: RunFacts) -> dict[str, float]:
     lengths = [length for length in lengths if length]
     if lengths:
         figures["step"] = median(lengths)
-        budgets = [document["gpu"]["budget"] for document in documents if document["gpu"] and document["gpu"]["budget"]]
+        budgets = [budget for key in facts.traces if (budget := facts.step_budget(key))]
         for name, parts in _PARTS.items():
             if budgets:
-                figures[name] = figures["step"] * fmean(sum(budget[part] for part in parts) for budget in budgets)
+                figures[name] = figures["step"] * fmean(
+                    sum(budget.get(part, 0.0) for part in parts) for budget in budgets
+                )
         return figures
     for run in facts.training.values():
         steps = max((own for _, own in run.logs), key=lambda own: len(own.steps)).steps[1:]

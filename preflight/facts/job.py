@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
     from preflight.facts.nvidia.activity import GpuActivity
     from preflight.facts.trace.job import JobTrace
+    from preflight.facts.trace.pauses import RankPauses
     from preflight.facts.training_run import Throughput, TrainingRun
     from preflight.parsers.job_log import JobLog
     from preflight.parsers.messages.scan import LoggedError
@@ -245,6 +246,18 @@ class RunFacts:
         """The traces of all ranks, joined."""
         joined: JobTrace = importlib.import_module("preflight.facts.trace.job").join(self.traces)
         return joined
+
+    @cached_property
+    def trace_pauses(self) -> Mapping[str, RankPauses]:
+        """The pauses of the CPUs in the traces, by record key."""
+        found: Mapping[str, RankPauses] = importlib.import_module("preflight.facts.trace.pauses").pauses(self.traces)
+        return found
+
+    def step_budget(self, key: str) -> Mapping[str, float] | None:
+        """Return the parts of a step in a trace as fractions, with pauses as one of them."""
+        gpu, paused = self.traces[key].document["gpu"], self.trace_pauses.get(key)
+        parts: Mapping[str, float] | None = gpu and gpu["budget"]
+        return paused.budget(parts) if parts and paused else parts
 
     @cached_property
     def recordings(self) -> dict[str, parsers.torch.Recording]:

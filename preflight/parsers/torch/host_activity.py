@@ -27,6 +27,8 @@ class QuietStretch(NamedTuple):
     step: int  # index of the step
     length_us: float
     function: str  # the Python function that was running; empty if unknown
+    begin: float  # by up to a millisecond before it, within the step
+    end: float
 
 
 class HostActivity:
@@ -77,12 +79,14 @@ class HostActivity:
             step = spans.place(begin)
             if step not in longest or end - begin > longest[step][1] - longest[step][0]:
                 longest[step] = (begin, end)
-        return [
-            QuietStretch(at, longest[at][1] - longest[at][0], self._function_at(longest[at]))
-            if at in longest
-            else QuietStretch(at, 0.0, "")
-            for at in range(len(steps))
-        ]
+        return [self._quiet(at, step, longest.get(at, (step[0], step[0]))) for at, step in enumerate(steps)]
+
+    def _quiet(self, at: int, step: Stretch, stretch: Stretch) -> QuietStretch:
+        begin, end = stretch
+        if begin == end:
+            return QuietStretch(at, 0.0, "", begin, end)
+        around = max(step[0], begin - _BIN_US), min(step[1], end + _BIN_US)
+        return QuietStretch(at, end - begin, self._function_at(stretch), *around)
 
     def _function_at(self, stretch: Stretch) -> str:
         """Return the innermost long function that runs in the middle of an interval."""

@@ -11,7 +11,7 @@ is other idle time. Times are in microseconds.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from typing import NamedTuple
 
@@ -41,6 +41,24 @@ class StepBudget(NamedTuple):
     def idle(self) -> float:
         """The time in which the GPU is idle."""
         return self.idle_data + self.idle_sync + self.idle_host + self.idle_other
+
+
+class QuietIdle:
+    """A GPU's idle time in separate intervals in which the CPU runs nothing, by part of the budget."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+        self.parts: list[dict[str, float]] = [{} for _ in spans]
+
+    def add(self, begin: float, end: float, idle: Mapping[str, float]) -> None:
+        """Add the parts of the idle time of the GPU between two instants."""
+        spans, idle = self._spans, dict(idle)
+        for at in range(bisect_right(spans.ends, begin), bisect_left(spans.begins, end)):
+            left = min(spans.ends[at], end) - max(spans.begins[at], begin)
+            for part, time in idle.items():
+                taken = min(left, time)
+                self.parts[at][part] = self.parts[at].get(part, 0.0) + taken
+                idle[part], left = time - taken, left - taken
 
 
 class BusyTime:
@@ -88,32 +106,34 @@ def budget(
     activities: Activities,
     loads: Sequence[Stretch],
     waits: Spans,
+    quiet: QuietIdle | None = None,
 ) -> StepBudget:
-    """Divide the time of the windows; all intervals are joined and in time order."""
+    """Divide the time of the windows; all intervals are joined and in time order.
+
+    The parts of idle time that are not of the data loader are also added to ``quiet``.
+    """
     loading = Coverage(loads)
-    data = sync = host = other = 0.0
+    idle = dict.fromkeys(("idle_data", "idle_sync", "idle_host", "idle_other"), 0.0)
     for begin, end in busy.gaps(windows):
         following = bisect_left(activities.begins, end)
         launch = activities.launch(following)
-        if launch is None:
-            loaded = loading.within(begin, end)
-            data, other = data + loaded, other + end - begin - loaded
-            continue
-        launched = min(max(launch + _LAUNCH_US, begin), end)
-        other += end - launched
+        launched = end if launch is None else min(max(launch + _LAUNCH_US, begin), end)
         loaded = loading.within(begin, launched)
-        data += loaded
         rest = launched - begin - loaded
         waited = _waits_at(waits, begin)
-        if activities.to_gpu(following) and _first_of_window(windows, activities, following):
+        if launch is None:
+            parts = {"idle_other": rest}
+        elif activities.to_gpu(following) and _first_of_window(windows, activities, following):
             synchronised = min(rest, waits.within(begin, launched) + _JUST_AFTER_US) if waited else 0.0
-            sync, data = sync + synchronised, data + rest - synchronised
-        elif waited:
-            sync += rest
+            parts = {"idle_data": rest - synchronised, "idle_sync": synchronised}
         else:
-            host += rest
+            parts = {"idle_sync" if waited else "idle_host": rest}
+        if quiet is not None:
+            quiet.add(begin, launched, parts)
+        for part, time in (*parts.items(), ("idle_data", loaded), ("idle_other", end - launched)):
+            idle[part] += time
     compute, bare, copying = (total(clipped(spans, windows)) for spans in (busy.compute, busy.bare, busy.copying))
-    return StepBudget(total(windows), compute, bare, copying, data, sync, host, other)
+    return StepBudget(total(windows), compute, bare, copying, **idle)
 
 
 def _waits_at(waits: Spans, instant: float) -> bool:

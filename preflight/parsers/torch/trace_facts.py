@@ -14,11 +14,12 @@ from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries, ordered
 from preflight.parsers.torch.gpu_work import COMPUTE, GpuWork
 from preflight.parsers.torch.gradient_buckets import buckets
+from preflight.parsers.torch.host_activity import QuietStretch
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, united
 from preflight.parsers.torch.kernel_times import KernelTally, KernelTimes
 from preflight.parsers.torch.launches import BackwardPass
 from preflight.parsers.torch.samples import rounded, sample_of
-from preflight.parsers.torch.step_budget import BusyTime, StepBudget, budget
+from preflight.parsers.torch.step_budget import BusyTime, QuietIdle, StepBudget, budget
 from preflight.parsers.torch.step_shades import StepShades, shades
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def _document(
     loaders = [own for thread, own in trace.loads.items() if trace.launches.launching(thread)]
     loads = united(sorted(stretch for own in loaders for stretch in own.joined()))
     span = (trace.end - trace.begin) / 1000 if trace.end > trace.begin else None
+    quiet = trace.host.pauses(_apart(steps), loads)
+    gpu, idle = _gpu(trace, steps, calls, busy, passes, loads, waits, quiet or ())
     return {
         "rank": _number(about.get("rank")), "world_size": _number(about.get("world_size")),
         "backend": about.get("backend"), "backend_config": about.get("backend_config"),
@@ -142,12 +145,12 @@ def _document(
         "events": trace.events, "span_ms": rounded(span),
         "steps": sample_of(lengths), "later_steps": sample_of(lengths[1:]), "first_step_ms": _first(lengths),
         "long_steps_every": _every(lengths),
-        "gpu": _gpu(trace, steps, calls, busy, passes, loads, waits),
+        "gpu": gpu,
         "collectives": [
             {"name": name, "bytes": size, **(sample_of([one / 1000 for one in sample]) or {})}
             for (name, size), sample in sorted(trace.collectives.items(), key=lambda item: -sum(item[1]))[:100]
         ],
-        "pauses": _pauses(trace, steps, loads), "memory": trace.memory.document(),
+        "pauses": None if quiet is None else _pauses(trace, steps, quiet, idle), "memory": trace.memory.document(),
         "matrix_product": trace.products.largest(), "memory_copies": trace.copies.document(),
         "data_parallel": trace.data_parallel,
         "collective_backends": dict(sorted(trace.backends.items())),
@@ -181,26 +184,30 @@ def _every(lengths: Sequence[float]) -> int | None:
 
 def _gpu(
     trace: Trace, steps: Sequence[Stretch], calls: Sequence[tuple[CallKey, CallSeries]], busy: Mapping[Any, BusyTime],
-    passes: Mapping[Any, Sequence[BackwardPass]], loads: Spans, waits: Spans,
-) -> dict[str, Any] | None:  # fmt: skip
-    """Return the totals of all GPUs in the trace; None without a kernel."""
+    passes: Mapping[Any, Sequence[BackwardPass]], loads: Spans, waits: Spans, quiet: Sequence[QuietStretch],
+) -> tuple[dict[str, Any] | None, Sequence[Mapping[str, float]]]:  # fmt: skip
+    """Return the totals of all GPUs in the trace, None without a kernel.
+
+    Also return their idle time in each of the ``quiet`` stretches: parts of the budget, as fractions of the steps.
+    """
     if not busy:
-        return None
+        return None, ()
     compute = talk = exposed = span = copied = 0.0
     parts: list[StepBudget] = []
     windows = _apart(steps)
     tails: list[float] = []
+    idle = QuietIdle(Spans((stretch.begin, stretch.end) for stretch in quiet))
     for device, times in busy.items():
         span += times.end - times.begin
         compute, talk, exposed = compute + total(times.compute), talk + total(times.talk), exposed + total(times.bare)
         copied += total(times.copying)
         activities = trace.launches.activities(trace.work[device])
-        parts.append(budget(windows or [(times.begin, times.end)], times, activities, loads, waits))
+        parts.append(budget(windows or [(times.begin, times.end)], times, activities, loads, waits, idle))
         bare = Coverage(times.bare)
         tails += [bare.within(each.end, each.until) for each in passes[device]]
     longest = max((trace.work[device] for device in busy), key=lambda work: work.computed())
     numbers = [trace.numbers[begin] for begin, _ in steps]
-    return {
+    totals = {
         "kernels": sum(trace.work[device].kernels() for device in busy), "launched": trace.launches.count,
         "gpus": len(busy), "span_ms": rounded(span / 1000),
         "compute_ms": rounded(compute / 1000), "communication_ms": rounded(talk / 1000),
@@ -214,14 +221,22 @@ def _gpu(
         "buckets": buckets(calls, next(iter(passes.values())), numbers) if len(busy) == 1 else None,
         "kernel_us": rounded(longest.median_us()),
     }  # fmt: skip
+    everything = sum(part.all for part in parts) or 1.0
+    return totals, [{part: round(time / everything, 6) for part, time in parts.items()} for parts in idle.parts]
 
 
-def _pauses(trace: Trace, steps: Sequence[Stretch], loads: Sequence[Stretch]) -> list[dict[str, Any]] | None:
-    """Return the longest time without an operator in each step; None if unknown."""
-    pauses = trace.host.pauses(_apart(steps), loads)
-    if pauses is None:
-        return None
-    return [{"step": pause.step, "ms": rounded(pause.length_us / 1000), "function": pause.function} for pause in pauses]
+def _pauses(
+    trace: Trace, steps: Sequence[Stretch], quiet: Sequence[QuietStretch], idle: Sequence[Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Return the longest time without an operator in each step, and the GPU's idle time in it."""
+    marked = _apart(steps)
+    begun = Spans(steps)
+    return [
+        {"step": stretch.step, "number": trace.numbers[begun.begins[begun.place(begin)]],
+         "ms": rounded(stretch.length_us / 1000), "function": stretch.function,
+         "step_ms": rounded((end - begin) / 1000), "idle": parts}
+        for (begin, end), stretch, parts in zip(marked, quiet, idle or [{}] * len(quiet), strict=True)
+    ]  # fmt: skip
 
 
 def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
