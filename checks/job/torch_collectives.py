@@ -98,14 +98,15 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     for slow in job.slow_transfers:
         yield _slow_transfers(job, slow)
     for together in _by_host(job):
-        yield _late(job, *together)
+        yield _late(run, *together)
     if job.stragglers or job.slow_transfers:
         return
     most = max(facts["gpu"]["communication_share"] for facts in talking)
     gaps = [*job.missing, *job.refused]
     if job.unnamed:
         gaps.append(f"the rank of {_name(job.unnamed[0])} is unknown")
-    compared = f"{job.matched} collectives of {len(job.compared)} ranks, clocks compared within {job.error_us():.0f} µs"
+    compared = f"{counted(job.matched, 'collective')} of {len(job.compared)} ranks, clocks compared within "
+    compared += f"{job.error_us():.0f} µs"
     if most <= HARDLY:
         yield passed(f"no rank delays others: communication takes at most {most:.1%} of a GPU's time", evidence=keys)
     elif job.suspects:
@@ -127,7 +128,8 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     elif gaps or not job.matched:
         shown = "; ".join(gaps[:3]) or "no collective could be matched"
         more = f"; and {len(gaps) - 3} more" if len(gaps) > 3 else ""
-        yield unknown(f"no rank in these traces delays others ({compared}), but not all can be compared: {shown}{more}",
+        what = f"no rank in these traces delays others ({compared}), but not all can be compared"
+        yield unknown(f"{what if job.matched else 'the traces do not show who waits for whom'}: {shown}{more}",
                       evidence=keys, fix="pass the traces of all ranks, of the same steps")  # fmt: skip
     else:
         yield passed(f"no rank delays others in every step: {compared}", evidence=keys)
@@ -185,7 +187,15 @@ def _by_host(job: JobTrace) -> Iterator[tuple[list[Straggler], str]]:
         left = [straggler for straggler in left if straggler not in together]
 
 
-def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
+def _waits_for_cpu(run: RunFacts, late: Straggler, job: JobTrace) -> bool:
+    """Return whether most of the idle time of a rank's GPU is for lack of launches."""
+    budget = run.step_budget(job.ranks[late.rank].key) or {}
+    idle = {part: share for part, share in budget.items() if part.startswith("idle_")}
+    return 2 * idle.get("idle_other", 0.0) < sum(idle.values())
+
+
+def _late(run: RunFacts, late: Sequence[Straggler], host: str) -> Finding:
+    job = run.job_trace
     worst = max(late, key=lambda straggler: straggler.lost_us)
     names = sorted(straggler.rank for straggler in late)
     ranks = listed(names)
@@ -209,6 +219,7 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
             longer = f"which {_verb(ranks, 'take')} longer for equal kernels"
         if worst.idle:
             longer = "whose GPU is idle meanwhile"
+            longer += ", because its CPU launches nothing" if _waits_for_cpu(run, worst, job) else ""
         when = f" in {_steps(worst.steps)}" if worst.steps else ""
         if worst.lost_share < OF_A_STEP:
             longer = longer.removeprefix("which ") if not worst.idle else "has an idle GPU"
@@ -283,8 +294,11 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _spread(name: str, pools: Sequence[Pool], at: Mapping[str, Any]) -> Iterator[Finding]:
     enough = [pool for pool in pools if pool.sample["p99_ms"] is not None]
     if not enough:
-        most = max((pool.sample["count"] for pool in pools), default=0)
-        yield unknown(f"{name}: at most {most} collectives of one kind and size: too few for a 99th percentile",
+        most = max((int(pool.sample["count"]) for pool in pools), default=0)
+        few = (
+            f"at most {counted(most, 'collective')} of one kind and size: too few" if most else "no collective is timed"
+        )
+        yield unknown(f"{name}: {few} for a 99th percentile",
                       fix="profile more steps: 100 collectives for p99, 1000 for p99.9", **at)  # fmt: skip
     for pool in sorted(enough, key=lambda pool: (-max(pool.tail, pool.rare), -pool.sample["count"]))[:_MOST_SIZES]:
         times = pool.sample

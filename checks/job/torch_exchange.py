@@ -369,15 +369,16 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     A pipeline fills and drains in each step. With p stages and m microbatches, (p-1)/(m+p-1) of the time is lost even
-    if all stages are equally fast.
+    if all stages are equally fast; with v interleaved chunks on each stage, (p-1)/(v m+p-1).
 
     ## Verdicts
     Waiting for other stages is counted while a GPU computes nothing, in messages and in collectives of several stages;
-    the mean over the stages is the bubble. The check warns if the bubble exceeds 20% of the steps, or exceeds that of
-    the schedule by more than 5 points, because stages differ or messages are slow. The number of microbatches is the
-    number of messages that the first stage sends in a step. Stages without a trace, messages without their peers
-    (PyTorch 2.6 names them), and unmarked steps are unknown. The check is skipped if all messages are of groups with
-    another purpose, such as context parallelism.
+    the mean over the stages, without what a rank costs that torch.straggler reports, is the bubble. The check warns if
+    the bubble exceeds 20% of the steps, or exceeds that of the schedule by more than 5 points, because stages differ or
+    messages are slow. The number of microbatches is the number of messages that the first stage sends to the second in
+    a step; if the first of more than two stages also sends to the last, stages are interleaved. Stages without a trace,
+    messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown. The check is skipped if all
+    messages are of groups with another purpose, such as context parallelism.
 
     ## False alarms
     Two stages with many microbatches and a long first or last layer.
@@ -388,16 +389,21 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
                       fix="pass the traces of all stages, of PyTorch 2.6 or later, with profiler.step()")  # fmt: skip
     for pipeline in job.bubbles:
         keys = [job.ranks[rank].key for rank in pipeline.ranks]
+        late = [straggler for straggler in job.stragglers if straggler.rank in pipeline.ranks]
+        share = pipeline.share - min(pipeline.share, sum(straggler.lost_share for straggler in late))
         message = f"the stages of ranks {listed(pipeline.ranks)} wait for each other for {pipeline.share:.0%} of the "
-        message += "step time; "
-        message += f"{len(pipeline.ranks)} stages with {pipeline.messages:g} microbatches need {pipeline.ideal:.0%}"
+        message += "step time"
+        message += f", without what torch.straggler reports for {share:.0%}" if late else ""
+        message += f"; {len(pipeline.ranks)} stages with {pipeline.microbatches:g} microbatches"
+        message += f" and {pipeline.chunks} interleaved chunks each" if pipeline.chunks > 1 else ""
+        message += f" need {pipeline.ideal:.0%}"
         at: dict[str, Any] = {
-            "subject": f"ranks {listed(pipeline.ranks)}", "found": f"{pipeline.share:.1%}", "evidence": keys,
+            "subject": f"ranks {listed(pipeline.ranks)}", "found": f"{share:.1%}", "evidence": keys,
         }  # fmt: skip
-        if pipeline.share > pipeline.ideal + ABOVE_IDEAL:
+        if share > pipeline.ideal + ABOVE_IDEAL:
             yield warned(f"{message}: stages differ, or messages are slow",
                          expected=f"at most {pipeline.ideal + ABOVE_IDEAL:.0%}", **at)  # fmt: skip
-        elif pipeline.share > BUBBLE:
+        elif share > BUBBLE:
             yield warned(message, expected=f"at most {BUBBLE:.0%}", **at)
         else:
             yield passed(message, **at)

@@ -64,13 +64,15 @@ def late_stages(
         if slow:
             late += slow
             continue
-        idle, held = _idle_stage(ranks, waits, stages, steps, length)
+        idle_stages = _held_up(ranks, waits, stages, steps)
+        idle, held = _idle_stage(stages, idle_stages, length)
         times = [each.time for each in held.values()]
         if idle.lost_share > OF_A_STEP and (beyond_chance(times, beyond) or _in_each_step(times, length)):
             part = sum(each.more for each in held.values()) / sum(each.idle for each in held.values())
             late.append(_Late(idle, Less({}, dict.fromkeys(ranks[idle.rank].steps, part)), len(held)))
         else:
             late += _now_and_then(stages, compute, steps, length)
+            late += _stalled(stages, idle_stages, len(steps), length)
     return _with_cost(late, length, replays) if late else []
 
 
@@ -84,7 +86,7 @@ def suspected_stages(
     """Yield ranks of pipelines that are slower or idle longer, possibly by chance."""
     for stages, kernels in compared if length else ():
         assert length
-        idle, _ = _idle_stage(ranks, waits, stages, steps, length)
+        idle, _ = _idle_stage(stages, _held_up(ranks, waits, stages, steps), length)
         for each in (*_slow_stages(stages, kernels, length), idle):
             if each.lost_share > SUSPECT_STEP:
                 yield each
@@ -120,15 +122,38 @@ def _slow_stages(stages: GroupOfRanks, kernels: Mapping[int, EqualKernels], leng
         yield Straggler(rank, stages, 1.0, more, more / length, (), more_us=more)
 
 
+def _held_up(
+    ranks: Mapping[int, RankTrace], waits: Waits, stages: GroupOfRanks, steps: Sequence[int]
+) -> Mapping[int, Mapping[int, HeldUp]]:
+    """Return how long each stage holds up others by idle time, by step.
+
+    Whether a GPU was idle before the first kernel of the profile is unknown.
+    """
+    return held_up(ranks, stages.ranks, waits, steps[1:] if len(steps) > FEWEST_STEPS else steps)
+
+
 def _idle_stage(
-    ranks: Mapping[int, RankTrace], waits: Waits, stages: GroupOfRanks, steps: Sequence[int], length: float
+    stages: GroupOfRanks, held: Mapping[int, Mapping[int, HeldUp]], length: float
 ) -> tuple[Straggler, Mapping[int, HeldUp]]:
     """Return the rank whose idle GPU holds up other stages the most, and by how much."""
-    # whether the GPU was idle before the first kernel of the profile is unknown
-    held = held_up(ranks, stages.ranks, waits, steps[1:] if len(steps) > FEWEST_STEPS else steps)
     rank = max(held, key=lambda stage: sum(each.time for each in held[stage].values()))
     more = fmean(each.time for each in held[rank].values())
     return Straggler(rank, stages, 1.0, more, more / length, (), idle=True, more_us=more), held[rank]
+
+
+def _stalled(
+    stages: GroupOfRanks, held: Mapping[int, Mapping[int, HeldUp]], steps: int, length: float
+) -> Iterator[_Late]:
+    """Yield the ranks whose idle GPU holds up others for long in some steps."""
+    for rank, by_step in held.items():
+        usual = median(each.time for each in by_step.values())
+        late = {step: each for step, each in by_step.items() if each.time - usual > OF_ONE_STEP * length}
+        more = sum(each.time - usual for each in late.values()) / steps
+        if more > OF_A_STEP * length:
+            straggler = Straggler(rank, stages, 1.0, more, more / length, tuple(late), idle=True, more_us=more)
+            # a call after the idle time may have been launched in the step before or after it
+            less = {other: each.more / each.idle for step, each in late.items() for other in (step - 1, step, step + 1)}
+            yield _Late(straggler, Less({}, less), steps)
 
 
 def _in_each_step(held: Sequence[float], length: float) -> bool:

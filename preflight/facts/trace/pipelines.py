@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -19,14 +20,20 @@ class Bubble:
 
     ranks: tuple[int, ...]
     share: float  # mean over the stages
-    messages: float  # number of messages that the first stage sends in a step
+    messages: float  # number of messages that the first stage sends to the second in a step
+    chunks: int = 1  # of the model on each stage, if stages are interleaved
+
+    @property
+    def microbatches(self) -> float:
+        """The number of parts of a batch; each passes all chunks."""
+        return self.messages / self.chunks
 
     @property
     def ideal(self) -> float:
         """The minimum share for a schedule with this many parts of a batch.
 
-        It is (p-1)/(m+p-1) for p stages and m parts, with one forward and one backward pass in turn (D. Narayanan et
-        al., arXiv 2104.04473, section 2.2); interleaved chunks count as parts.
+        It is (p-1)/(v m+p-1) for p stages of v chunks and m parts, with one forward and one backward pass in turn (D.
+        Narayanan et al., arXiv 2104.04473, section 2.2, where it is a fraction of the time without waiting).
         """
         stages = len(self.ranks)
         return (stages - 1) / (self.messages + stages - 1)
@@ -54,8 +61,10 @@ def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
             marked = [trace.steps[step] for step in steps]
             waited = clipped(waits.waited(rank, between), marked) if is_matched else _received(trace, steps)
             shares.append(trace.exposed(waited) / total(marked))
-        if messages := _sent(ranks[stages.ranks[0]], steps):
-            bubbles_of_all.append(Bubble(stages.ranks, fmean(shares), messages / len(steps)))
+        sent = _sent(ranks[stages.ranks[0]], steps)
+        if messages := max(sent.values(), default=0):
+            chunks = chunks_of(messages, sent.get(stages.ranks[-1], 0)) if len(stages.ranks) > 2 else 1
+            bubbles_of_all.append(Bubble(stages.ranks, fmean(shares), messages / len(steps), chunks))
     return tuple(bubbles_of_all)
 
 
@@ -76,11 +85,25 @@ def _received(trace: RankTrace, steps: Sequence[int]) -> Spans:
     return received.joined()
 
 
-def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
-    """Return the largest number of messages that a rank sent to one other rank."""
-    inside = set(steps)
-    counts = (sum(step in inside for step in series.steps) for key, series in trace.calls if key.kind == "send")
-    return max(counts, default=0)
+def _sent(trace: RankTrace, steps: Sequence[int]) -> dict[int | None, int]:
+    """Return the number of messages that a rank sent to each other rank; None if that is unknown."""
+    inside, sent = set(steps), defaultdict[int | None, int](int)
+    for key, series in trace.calls:
+        if key.kind == "send":
+            others = [rank for rank in key.group.ranks if rank != trace.rank]
+            peer = others[0] if key.peer is None and len(others) == 1 else key.peer
+            count = sum(step in inside for step in series.steps)
+            sent[peer] = max(sent[peer], count) if peer is None else sent[peer] + count
+    return sent
+
+
+def chunks_of(forward: int, backward: int) -> int:
+    """Return the number of chunks of each stage, by the messages of the first one.
+
+    It sends v m activations to the second stage, and gradients of all chunks but its first, (v-1) m, to the last stage.
+    """
+    parts = forward - backward
+    return forward // parts if 0 < backward < forward and forward % parts == 0 else 1
 
 
 def between_stages(key: CallKey) -> bool:

@@ -20,7 +20,7 @@ from preflight.facts.trace.waiting import arrivals
 _AGREES = 0.02
 #: Time before the end of a call in which nothing may compute, if its rank waits for it.
 _JUST_BEFORE_US = 1.0
-#: Time after the end of a call in which the next one of its group begins, if that has waited for it in a stream.
+#: Time after the end of a call in which the next one of its kind begins, if it has waited for that in a stream.
 _JUST_AFTER_US = 10.0
 
 
@@ -45,19 +45,19 @@ class _Calls:
         self.offset, self.start = offset, 0.0
         self.begins, self.ends, self.steps = array("d"), array("d"), array("q")
         self.waits = bytearray()  # whether the rank waits for the end
-        self.groups: list[object] = []
+        self.series = array("q")
         self.queued = array("q")  # the call that it may have waited for in a stream; -1: none
         self.order = array("q")  # begins (even) and ends (odd) of calls in time order
         self.places = array("q")  # of each begin in this order
         self.work, self.idle = array("d"), array("d")  # since the point before
 
-    def add(self, begin: float, end: float, step: int, waits: bool, group: object) -> None:
+    def add(self, begin: float, end: float, step: int, waits: bool, series: int) -> None:
         """Add a call, in the clock of the rank."""
         self.begins.append(begin)
         self.ends.append(end)
         self.steps.append(step)
         self.waits.append(waits)
-        self.groups.append(group)
+        self.series.append(series)
 
     def arrange(self, trace: RankTrace) -> None:
         """Put the calls in order, and measure the rank's work between them."""
@@ -67,19 +67,19 @@ class _Calls:
         self.queued = array("q", [-1]) * len(self.begins)
         self.places = array("q", self.queued)
         before = points[0][0]
-        latest: dict[object, int] = {}
+        latest: dict[int, int] = {}
         self.start = before + self.offset
         for time, begins, call in points:
             idle = trace.gaps.within(before, time)
             self.order.append(2 * call + (not begins))
             self.idle.append(idle)
             self.work.append(max(0.0, time - before - idle - trace.bare.within(before, time)))
-            before, group = time, self.groups[call]
+            before, series = time, self.series[call]
             if begins:
                 self.places[call] = len(self.order) - 1
-                if group in latest and time - self.ends[latest[group]] < _JUST_AFTER_US:
-                    self.queued[call] = latest[group]
-                latest[group] = call
+                if series in latest and time - self.ends[latest[series]] < _JUST_AFTER_US:
+                    self.queued[call] = latest[series]
+                latest[series] = call
 
 
 class Replay:
@@ -105,7 +105,7 @@ class Replay:
                 receives = series.sender is not None and rank != series.sender
                 calls = self._calls.setdefault(rank, _Calls(clock[rank].offset))
                 numbers.append(len(calls.begins))
-                calls.add(begin, end, one.steps[at], waits or receives, (series.group, series.kind, series.members))
+                calls.add(begin, end, one.steps[at], waits or receives, which)
             self._rows.append((series.members, numbers, array("d", (max(0.0, end - last) for end in ends))))
         for rank, calls in self._calls.items():
             calls.arrange(ranks[rank])

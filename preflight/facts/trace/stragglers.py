@@ -116,14 +116,18 @@ def _replica(ranks: Mapping[int, RankTrace], waits: Waits, slow: Sequence[Stragg
 
 
 def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
-    """Return ranks that delay their group the most, possibly by chance; not stages."""
+    """Return ranks that delay their group the most, possibly by chance; not stages.
+
+    Steps in which all ranks are idle for long are left out: after a pause, one of them is the last by chance.
+    """
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
     late_ranks: list[Straggler] = []
     steps = common_steps(ranks)
     for number, group in _comparable(ranks, waits):
-        caused = _caused(waits, number, steps)
+        idle = shared_idle((ranks[rank] for rank in group.ranks), steps)
+        caused = _caused(waits, number, [step for step in steps if idle[step].beyond <= OF_ONE_STEP * length])
         if not caused:
             continue
         late, share, excess = _standing_out(group.ranks, (), caused)

@@ -95,6 +95,12 @@ def test_what_may_be_chance_does_not_pass() -> None:
     assert finding.message.startswith("rank 0 causes 97% of the waiting of a data-parallel group")
 
 
+def test_ranks_without_a_common_collective_are_not_counted() -> None:
+    (finding,) = judged(traces(JobPlan(Layout(data=2), steps=2, layers=1, megabytes=200)))
+    assert finding.status is Status.UNKNOWN
+    assert finding.message.startswith("the traces do not show who waits for whom: all_reduce of ranks (0, 1): fewer")
+
+
 def test_a_trace_that_breaks_off_passes_nothing() -> None:
     texts = traces(JobPlan(Layout(data=2), steps=6))
     cut = texts[1][: len(texts[1]) // 2]
@@ -182,6 +188,30 @@ def test_idle_time_counts_after_a_wait_for_a_peer_that_it_had_delayed(layout: La
     assert not late(joined(replace(plan, paused=dict.fromkeys(range(layout.tensor * layout.stages), pause))))
 
 
+def launched_just_in_time(text: str) -> str:
+    """Launch each kernel 10 µs before it begins, unlike a CPU that is far ahead."""
+    raw = json.loads(text)
+    begins = {event["args"]["correlation"]: event["ts"] for event in raw["traceEvents"] if event["cat"] == "kernel"}
+    for event in raw["traceEvents"]:
+        if event["cat"] == "cuda_runtime":
+            event["ts"] = begins[event["args"]["correlation"]] - 10
+    return json.dumps(raw)
+
+
+@pytest.mark.parametrize("rank", range(3))
+def test_a_stage_that_stalls_once_is_named_with_its_cost(rank: int) -> None:
+    """But none is if all stages stall."""
+    plan = replace(PIPELINE, steps=8, stall_ms=20, stall_steps=frozenset((4,)))
+    sick = replace(plan, stall_ranks=frozenset((rank,)))
+    (named,) = joined(sick).stragglers
+    assert (named.rank, named.steps) == (rank, (4,))
+    assert named.lost_us / 1000 == pytest.approx(step_ms(sick) - step_ms(replace(plan, stall_ms=0.0)), rel=0.1)
+    assert not joined(plan).stragglers
+    finding, *_ = judged(list(map(launched_just_in_time, traces(sick))))
+    cause = f"wait in receives for rank {rank}, whose GPU is idle meanwhile, because its CPU launches nothing in step 4"
+    assert cause in finding.message
+
+
 @pytest.mark.parametrize(
     "pauses", [{"paused": EQUAL}, {"paused_early": EQUAL}, {"paused_early": {3: 4.0}}]
 )  # fmt: skip
@@ -261,6 +291,7 @@ def test_a_stall_of_all_ranks_names_none_of_them(when: Sequence[int], seed: int)
     """Garbage collection on all ranks, or storage that all wait for: one of them is the last by chance."""
     job = joined(replace(STALLED, stall_steps=frozenset(when), seed=seed))
     assert not job.stragglers
+    assert not job.suspects
     assert list(job.stalled) == ([] if len(when) == 12 else list(when))
 
 

@@ -6,7 +6,9 @@ from statistics import median
 
 import pytest
 
+from preflight.facts.trace import pipelines
 from preflight.facts.trace.job import JobTrace, join
+from preflight.facts.trace.pipelines import Bubble
 from preflight.parsers import torch
 from preflight.parsers.nccl_tests.collective import factor
 from tests.support.training_job import BYTES_PER_MS, JobPlan, Layout, traces
@@ -45,6 +47,18 @@ def test_the_bubble_of_a_pipeline_is_that_of_its_schedule(stages: int, microbatc
     (bubble,) = joined(plan).bubbles
     assert bubble.messages == microbatches
     assert bubble.share == pytest.approx(bubble.ideal, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("activations", "gradients", "chunks"), [(8, 0, 1), (16, 8, 2), (24, 16, 3), (8, 8, 1), (9, 2, 1), (4, 6, 1)]
+)
+def test_the_chunks_of_interleaved_stages(activations: int, gradients: int, chunks: int) -> None:
+    assert pipelines.chunks_of(activations, gradients) == chunks
+
+
+def test_the_bubble_of_interleaved_stages() -> None:
+    bubble = Bubble((0, 1, 2, 3), 0.2, 16, 2)
+    assert (bubble.microbatches, bubble.ideal) == (8, pytest.approx(3 / 19))
 
 
 def test_a_pipeline_without_its_stages_has_no_bubble() -> None:
