@@ -1,4 +1,4 @@
-"""Checks of a job's collectives: share, rate, experts, pipelines."""
+"""Checks of a job's collectives: share, rate, experts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from preflight.expectations.catalogue import PARTS
 from preflight.expectations.roofline.collectives import Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine, gpu_named
 from preflight.facts.job import RunFacts
-from preflight.facts.trace.pipelines import between_stages
 from preflight.facts.trace.purposes import group_kind
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
@@ -23,16 +22,14 @@ if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
 
 #: Limits, all judgement calls, as fractions: time in transfers, hidden or not, and in all-to-alls; minimum of the usual
-#: rate; excess load of the busiest expert rank, and waiting of ranks; bubble of a pipeline, and its excess over the
-#: schedule.
-TRANSFER, EXCHANGE, RATE, UNEVEN, WAITING, BUBBLE, ABOVE_IDEAL = 0.50, 0.30, 0.50, 0.25, 0.05, 0.20, 0.05
+#: rate; excess load of the busiest expert rank, and waiting of ranks.
+TRANSFER, EXCHANGE, RATE, UNEVEN, WAITING = 0.50, 0.30, 0.50, 0.25, 0.05
 #: Minimum transfers of one size for a median, and minimum ratio of a transfer's time to the clock error.
 _ENOUGH, _ERRORS = 10, 5.0
 #: Maximum number of kinds listed in one message.
 _MOST_KINDS = 6
-_SENT = ("send", "recv")
 #: Kinds of kernels that may be any collective or message.
-_ANY = ("sendrecv", "generic", "other")
+ANY = ("sendrecv", "generic", "other")
 _FIX_TRACES = "pass the traces of all ranks, of the same steps"
 
 
@@ -126,32 +123,19 @@ def _by_kind(collectives: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
     return dict(sorted(kinds.items(), key=lambda pair: -pair[1]["total_ms"]))
 
 
-def _absent(run: RunFacts, *kinds: str) -> bool:
+def absent(run: RunFacts, *kinds: str) -> bool:
     """Return whether all traces have GPU kernels, but no collective of these kinds.
 
     Sends, receives and collectives of unknown kind count as any kind.
     """
     documents = [trace.document for trace in run.traces.values()]
     names = {sample["name"] for facts in documents for sample in facts["collectives"]}
-    return all(facts["gpu"] for facts in documents) and not names & {*kinds, *_ANY}
+    return all(facts["gpu"] for facts in documents) and not names & {*kinds, *ANY}
 
 
 def no_all_to_all(run: RunFacts, site: Site) -> Finding | None:
     """Skip a job whose traces have no all-to-all."""
-    return skipped("no all-to-all is in the traces", evidence=list(run.traces)) if _absent(run, "alltoall") else None
-
-
-def no_message(run: RunFacts, site: Site) -> Finding | None:
-    """Skip a job whose traces have no message between stages of a pipeline."""
-    if _absent(run, *_SENT):
-        return skipped("no send or receive is in the traces", evidence=list(run.traces))
-    calls = [[key for key, _ in trace.calls] for trace in run.traces.values()]
-    messages = [key for keys in calls for key in keys if key.kind in (*_SENT, *_ANY)]
-    if all(calls) and messages and not any(map(between_stages, messages)):
-        groups = " and ".join(sorted({key.group.description for key in messages})[:_MOST_KINDS])
-        return skipped(f"all sends and receives in the traces are in {groups}, not between stages of a pipeline",
-                       evidence=list(run.traces))  # fmt: skip
-    return None
+    return skipped("no all-to-all is in the traces", evidence=list(run.traces)) if absent(run, "alltoall") else None
 
 
 def _duration(kind: str, sample: Mapping[str, float], steps: int) -> str:
@@ -344,66 +328,5 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
         }  # fmt: skip
         if load > 1 + UNEVEN and waiting > WAITING:
             yield warned(message, expected=f"at most {1 + UNEVEN:g}", **at)
-        else:
-            yield passed(message, **at)
-
-
-@check(
-    "torch.bubble",
-    title="Pipeline stages rarely wait for each other",
-    fault="Pipeline stages wait for each other",
-    impact="slows-job",
-    explains=(("torch.overlap", "node"), ("torch.collective-times", "node"), ("torch.steps", "node")),
-    source="D. Narayanan et al., arXiv 2104.04473, section 2.2; a fifth and 5 points are judgements",
-    fix="Use more microbatches per step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
-    "stage`), or move layers off the slow stage.",
-    action="fix-job",
-    answers=("PA-24",),
-    scope="run",
-    unless=(no_message,),
-    gating=False,
-    needs=("trace",),
-)
-def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the waiting of pipeline stages with the schedule.
-
-    ## Why it matters
-    A pipeline fills and drains in each step. With p stages and m microbatches, (p-1)/(m+p-1) of the time is lost even
-    if all stages are equally fast; with v interleaved chunks on each stage, (p-1)/(v m+p-1).
-
-    ## Verdicts
-    Waiting for other stages is counted while a GPU computes nothing, in messages and in collectives of several stages;
-    the mean over the stages, without what a rank costs that torch.straggler reports, is the bubble. The check warns if
-    the bubble exceeds 20% of the steps, or exceeds that of the schedule by more than 5 points, because stages differ or
-    messages are slow. The number of microbatches is the number of messages that the first stage sends to the second in
-    a step; if the first of more than two stages also sends to the last, stages are interleaved. Stages without a trace,
-    messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown. The check is skipped if all
-    messages are of groups with another purpose, such as context parallelism.
-
-    ## False alarms
-    Two stages with many microbatches and a long first or last layer.
-    """
-    job = run.job_trace
-    if not job.bubbles:
-        yield unknown("no pipeline with the messages of all its stages is in the traces", evidence=list(run.traces),
-                      fix="pass the traces of all stages, of PyTorch 2.6 or later, with profiler.step()")  # fmt: skip
-    for pipeline in job.bubbles:
-        keys = [job.ranks[rank].key for rank in pipeline.ranks]
-        late = [straggler for straggler in job.stragglers if straggler.rank in pipeline.ranks]
-        share = pipeline.share - min(pipeline.share, sum(straggler.lost_share for straggler in late))
-        message = f"the stages of ranks {listed(pipeline.ranks)} wait for each other for {pipeline.share:.0%} of the "
-        message += "step time"
-        message += f", without what torch.straggler reports for {share:.0%}" if late else ""
-        message += f"; {len(pipeline.ranks)} stages with {pipeline.microbatches:g} microbatches"
-        message += f" and {pipeline.chunks} interleaved chunks each" if pipeline.chunks > 1 else ""
-        message += f" need {pipeline.ideal:.0%}"
-        at: dict[str, Any] = {
-            "subject": f"ranks {listed(pipeline.ranks)}", "found": f"{share:.1%}", "evidence": keys,
-        }  # fmt: skip
-        if share > pipeline.ideal + ABOVE_IDEAL:
-            yield warned(f"{message}: stages differ, or messages are slow",
-                         expected=f"at most {pipeline.ideal + ABOVE_IDEAL:.0%}", **at)  # fmt: skip
-        elif share > BUBBLE:
-            yield warned(message, expected=f"at most {BUBBLE:.0%}", **at)
         else:
             yield passed(message, **at)
