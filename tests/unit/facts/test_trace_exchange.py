@@ -58,7 +58,8 @@ def test_the_chunks_of_interleaved_stages(activations: int, gradients: int, chun
 
 def test_the_bubble_of_interleaved_stages() -> None:
     bubble = Bubble((0, 1, 2, 3), 0.2, 16, 2)
-    assert (bubble.microbatches, bubble.ideal) == (8, pytest.approx(3 / 19))
+    assert bubble.microbatches == 8
+    assert bubble.ideal == pytest.approx(3 / 19)
 
 
 def test_a_pipeline_without_its_stages_has_no_bubble() -> None:
