@@ -46,6 +46,7 @@ def listed(ranks: Sequence[int]) -> str:
         ("torch.exposed-collectives", "node"),
         ("torch.collective-times", "node"),
         ("torch.bubble", "node", "*", "*: stages differ, or messages are slow"),
+        ("torch.bubble", "node", "*", "*, without what torch.straggler reports for *"),
         ("torch.collective-share", "names"),
     ),
     source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1%: judgements",
