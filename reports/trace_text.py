@@ -139,10 +139,11 @@ def _waiting(job: JobTrace, communication: float) -> str:
 def _for_rank(job: JobTrace, straggler: Straggler, lengths: Mapping[int, float]) -> float:
     """Return the share of the steps for which the ranks of the job wait for a late one, on average.
 
-    The stages of a pipeline would wait as well without it, so only what it adds to a step is counted.
+    The stages of a pipeline would wait as well without it. Each step is longer by what it costs; of that, all ranks
+    wait, but for what the late one does itself.
     """
-    if straggler.more_us:
-        return straggler.lost_share
+    if straggler.more_us and job.step_us:
+        return max(0.0, straggler.lost_share - straggler.more_us / job.step_us / len(job.ranks))
     charged = dict.fromkeys(lengths, 0.0)
     for (rank, _), charges in job.waits.bare.items():
         if rank in charged:

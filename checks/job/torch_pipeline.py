@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from preflight.checks.job.torch_collectives import listed
 from preflight.checks.job.torch_exchange import ANY, absent
@@ -11,6 +11,10 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.trace.pipelines import between_stages
 from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.trace.pipelines import Bubble
+    from preflight.facts.trace.stragglers import Straggler
 
 #: Judgement calls, as fractions of the step time: bubble of a pipeline, and its excess over the schedule.
 BUBBLE, ABOVE_IDEAL = 0.20, 0.05
@@ -74,10 +78,10 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
     for pipeline in job.bubbles:
         keys = [job.ranks[rank].key for rank in pipeline.ranks]
         late = [straggler for straggler in job.stragglers if straggler.rank in pipeline.ranks]
-        share = pipeline.share - min(pipeline.share, sum(straggler.lost_share for straggler in late))
+        share = _without(pipeline, late, job.step_us)
         message = f"the stages of ranks {listed(pipeline.ranks)} wait for each other for {pipeline.share:.0%} of the "
         message += "step time"
-        message += f", without what torch.straggler reports for {share:.0%}" if late else ""
+        message += f", without what torch.straggler reports for {share:.0%} of a step" if late else ""
         message += f"; {len(pipeline.ranks)} stages with {pipeline.microbatches:g} microbatches"
         message += f" and {pipeline.chunks} interleaved chunks each" if pipeline.chunks > 1 else ""
         message += f" need {pipeline.ideal:.0%}"
@@ -91,3 +95,10 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(message, expected=f"at most {BUBBLE:.0%}", **at)
         else:
             yield passed(message, **at)
+
+
+def _without(pipeline: Bubble, late: Sequence[Straggler], step_us: float | None) -> float:
+    """Return the share of the steps for which stages would wait without what their late ranks do and cost."""
+    more = sum(straggler.more_us for straggler in late) / step_us / len(pipeline.ranks) if step_us else 0.0
+    lost = sum(straggler.lost_share for straggler in late)
+    return min(pipeline.share, max(0.0, 1 - (1 - pipeline.share - more) / (1 - lost))) if lost < 1 else 0.0

@@ -74,7 +74,7 @@ def test_the_first_line_and_the_findings_agree(plan: JobPlan, tmp_path: Path) ->
         assert f"{share:g}% of a step" in finding["found"].replace(".0%", "%")
         assert f" {step:.4g} ms" in shares
         if "between stages" in shares:  # what the schedule costs in any case is not charged to the rank
-            assert int(re.findall(r"(\d+)% waiting for rank", shares)[0]) == pytest.approx(share, abs=0.51)
+            assert int(re.findall(r"(\d+)% waiting for rank", shares)[0]) <= share
 
 
 def test_the_findings_are_those_of_check(folder: Path) -> None:
