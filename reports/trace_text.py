@@ -76,16 +76,16 @@ def _unread(files: Sequence[Path]) -> list[str]:
 
 
 def headline(traces: Mapping[str, TraceSummary], job: JobTrace, findings: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return one line: the length of a step, its mean parts over the ranks, and what late ranks cost."""
+    """Return one line: the length of a step, its parts, and what late ranks cost."""
     documents = [trace.document for trace in traces.values()]
     paused = pauses(traces)
     budgets = {key: trace.document["gpu"]["budget"] for key, trace in traces.items() if trace.document["gpu"]}
-    settled = [paused[key].budget(parts) if key in paused else parts for key, parts in budgets.items() if parts]
+    shares = [paused[key].budget(parts) if key in paused else parts for key, parts in budgets.items() if parts]
     ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"
     subject = f"{ranks}: {_step(documents, job)}"
-    if not settled:
+    if not shares:
         return f"{subject}; the traces contain no GPU kernels"
-    part = {name: fmean(parts.get(name, 0.0) for parts in settled) for name in (*settled[0], PART)}
+    part = {name: fmean(parts.get(name, 0.0) for parts in shares) for name in (*shares[0], PART)}
     idle = sum(part[name] for name, _ in _IDLE)
     causes = [f"{label} {part[name]:.0%}" for name, label in _IDLE if part[name] >= 0.005]
     phrases = [
@@ -105,7 +105,7 @@ def headline(traces: Mapping[str, TraceSummary], job: JobTrace, findings: Sequen
 
 
 def _step(documents: Sequence[Mapping[str, Any]], job: JobTrace) -> str:
-    """State the length of a step: the mean, to which the shares belong, and the median if it differs."""
+    """State the mean length of a step, and the median if it differs."""
     samples = [facts["steps"] for facts in documents if facts["steps"] and facts["steps"]["p50_ms"]]
     if not samples:
         return "steps are not marked"
@@ -137,10 +137,10 @@ def _waiting(job: JobTrace, communication: float) -> str:
 
 
 def _for_rank(job: JobTrace, straggler: Straggler, lengths: Mapping[int, float]) -> float:
-    """Return the share of the steps for which the ranks of the job wait for a late one, on average.
+    """Return the mean share of the steps for which ranks wait for a late rank.
 
     The stages of a pipeline would wait as well without it. Each step is longer by what it costs; of that, all ranks
-    wait, but for what the late one does itself.
+    wait, but for what the late rank does itself.
     """
     if straggler.more_us and job.step_us:
         return max(0.0, straggler.lost_share - straggler.more_us / job.step_us / len(job.ranks))

@@ -111,7 +111,7 @@ def _besides(run: RunFacts, key: str) -> str:
 
 
 def _idle(run: RunFacts, key: str) -> float:
-    """Return the share of a GPU's time in which it is idle, besides pauses; those are only known within steps."""
+    """Return the share of time in which a GPU is idle, besides pauses in steps."""
     gpu, budget = run.traces[key].document["gpu"], run.step_budget(key)
     return idle_besides_pauses(budget) if budget and budget.get(PART) else float(gpu["idle_ms"] / gpu["span_ms"])
 

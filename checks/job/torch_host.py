@@ -103,7 +103,7 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The check compares the longest stretch of each step in which no thread runs an operator or calls CUDA, leaving out
     waits for a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause; in a
-    step in which one rank has a pause, half as long is enough on the others. The check warns if the pauses of the ranks
+    step in which one rank has a pause, half as long is enough on its peers. The check warns if the pauses of the ranks
     that pause in the same steps take more than 1% of the steps' time beyond that median. If the profile contains Python
     stacks, the finding names the function. Fewer than 5 steps are unknown. The idle time of a GPU during pauses that
     warn is judged only here, and not by torch.idle, torch.data-loader, torch.synchronisation and torch.steps.

@@ -98,7 +98,7 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _without(pipeline: Bubble, late: Sequence[Straggler], step_us: float | None) -> float:
-    """Return the share of the steps for which stages would wait without what their late ranks do and cost."""
+    """Return the share of the steps for which stages wait without their late ranks."""
     more = sum(straggler.more_us for straggler in late) / step_us / len(pipeline.ranks) if step_us else 0.0
     lost = sum(straggler.lost_share for straggler in late)
     return min(pipeline.share, max(0.0, 1 - (1 - pipeline.share - more) / (1 - lost))) if lost < 1 else 0.0

@@ -1,4 +1,4 @@
-"""Checks of the rates of a GPU in a profiler trace: matrix products, copies within it."""
+"""Checks of a GPU's rates in a trace: matrix products, and copies within it."""
 
 from __future__ import annotations
 

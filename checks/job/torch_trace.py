@@ -32,7 +32,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 
 
 def idle_besides_pauses(budget: Mapping[str, float]) -> float:
-    """Return the share of the steps in which the GPU is idle, but not for a pause that torch.pauses reports."""
+    """Return the share of the steps in which the GPU is idle, besides pauses."""
     return sum(share for part, share in budget.items() if part.startswith("idle_") and part != PART)
 
 
@@ -100,7 +100,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _idle_of_a_late_stage(run: RunFacts, key: str, facts: Mapping[str, Any]) -> float:
-    """Return the idle time while the CPU runs nothing, as a fraction, if torch.straggler reports it."""
+    """Return the share of idle time that torch.straggler reports for a stage."""
     if not any(straggler.idle and run.job_trace.ranks[straggler.rank].key == key
                for straggler in run.job_trace.stragglers):  # fmt: skip
         return 0.0
@@ -242,7 +242,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _even(lengths: Sequence[float]) -> float | None:
-    """Return the variation of the lengths of steps, without a long first one; None if it is too much."""
+    """Return the variation of steps after a long first one; None if it is much."""
     if len(lengths) < ENOUGH_STEPS:
         return None
     first, later = lengths[0], sample_of(lengths[1:])

@@ -250,8 +250,8 @@ class RunFacts:
     @cached_property
     def trace_pauses(self) -> Mapping[str, RankPauses]:
         """The pauses of the CPUs in the traces, by record key."""
-        found: Mapping[str, RankPauses] = importlib.import_module("preflight.facts.trace.pauses").pauses(self.traces)
-        return found
+        pauses: Mapping[str, RankPauses] = importlib.import_module("preflight.facts.trace.pauses").pauses(self.traces)
+        return pauses
 
     def step_budget(self, key: str) -> Mapping[str, float] | None:
         """Return the parts of a step in a trace as fractions, with pauses as one of them."""

@@ -1,8 +1,8 @@
 """Steps of a job in which the CPU of a rank runs nothing for unusually long.
 
 All ranks often pause in the same step, some for a little longer than the limit and some for a little less. So in a step
-in which one of them reaches it, half of it is enough for the others. The time in which a GPU is idle meanwhile belongs
-to the pause, whatever it would be attributed to otherwise.
+in which one of them reaches it, half of it is enough for its peers. The time in which a GPU is idle meanwhile belongs
+to the pause, and to no other cause.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class RankPauses:
 
     def budget(self, parts: Mapping[str, float]) -> dict[str, float]:
         """Return the budget of a step with the idle time of pauses as a part of its own."""
-        settled = {**parts, PART: 0.0}
+        moved = {**parts, PART: 0.0}
         for pause in self.long if self.named else ():
             for part, share in pause["idle"].items():
-                settled[part] -= share
-                settled[PART] += share
-        return {part: max(0.0, share) for part, share in settled.items()}
+                moved[part] -= share
+                moved[PART] += share
+        return {part: max(0.0, share) for part, share in moved.items()}
 
     def lengths(self, quiet: Sequence[Mapping[str, Any]]) -> list[float]:
         """Return the lengths in milliseconds of the steps that no pause makes long.
@@ -68,13 +68,13 @@ def pauses(traces: Mapping[str, TraceSummary]) -> dict[str, RankPauses]:
         pause["number"] for key, stretches in quiet.items() for pause in stretches
         if pause["ms"] >= max(PAUSE_MS, UNUSUAL * usual[key])
     }  # fmt: skip
-    found = {key: _of_rank(stretches, usual[key], reached) for key, stretches in quiet.items()}
+    of_ranks = {key: _of_rank(stretches, usual[key], reached) for key, stretches in quiet.items()}
     alike: dict[tuple[int, ...], list[float]] = defaultdict(list)
-    for own in found.values():
+    for own in of_ranks.values():
         alike[own.numbers].append(own.lost)
     return {
         key: RankPauses(own.steps, own.usual_ms, own.most_ms, own.long, own.lost, fmean(alike[own.numbers]) > PAUSED)
-        for key, own in found.items()
+        for key, own in of_ranks.items()
     }
 
 

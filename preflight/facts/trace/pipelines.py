@@ -86,7 +86,7 @@ def _received(trace: RankTrace, steps: Sequence[int]) -> Spans:
 
 
 def _sent(trace: RankTrace, steps: Sequence[int]) -> dict[int | None, int]:
-    """Return the number of messages that a rank sent to each other rank; None if that is unknown."""
+    """Return the number of messages by receiver; None for an unknown one."""
     inside, sent = set(steps), defaultdict[int | None, int](int)
     for key, series in trace.calls:
         if key.kind == "send":

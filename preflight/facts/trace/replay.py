@@ -31,7 +31,7 @@ class Less(NamedTuple):
     idle: Mapping[int, float]
 
 
-class Saved(NamedTuple):
+class SavedTime(NamedTuple):
     """By how much the job is shorter: at least and at most."""
 
     least: float
@@ -93,19 +93,19 @@ class Replay:
         self._rows: list[tuple[Sequence[int], array[int], array[float]]] = []
         for _, which, row in sorted(arrivals(matched, clock)):
             series = matched[which]
-            places = [(one, at[row]) for one, at in zip(series.series, series.places, strict=True)]
-            ends = [one.ends[at] + clock[rank].offset for rank, (one, at) in zip(series.members, places, strict=True)]
+            places = [(of, at[row]) for of, at in zip(series.series, series.places, strict=True)]
+            ends = [of.ends[at] + clock[rank].offset for rank, (of, at) in zip(series.members, places, strict=True)]
             last = max(
-                one.begins[at] + clock[rank].offset for rank, (one, at) in zip(series.members, places, strict=True)
+                of.begins[at] + clock[rank].offset for rank, (of, at) in zip(series.members, places, strict=True)
             )
             numbers = array("q")
-            for rank, (one, at) in zip(series.members, places, strict=True):
-                begin, end = one.begins[at], one.ends[at]
+            for rank, (of, at) in zip(series.members, places, strict=True):
+                begin, end = of.begins[at], of.ends[at]
                 waits = 2 * ranks[rank].bare.within(end - _JUST_BEFORE_US, end) > _JUST_BEFORE_US
                 receives = series.sender is not None and rank != series.sender
                 calls = self._calls.setdefault(rank, _Calls(clock[rank].offset))
                 numbers.append(len(calls.begins))
-                calls.add(begin, end, one.steps[at], waits or receives, which)
+                calls.add(begin, end, of.steps[at], waits or receives, which)
             self._rows.append((series.members, numbers, array("d", (max(0.0, end - last) for end in ends))))
         for rank, calls in self._calls.items():
             calls.arrange(ranks[rank])
@@ -117,13 +117,13 @@ class Replay:
         #: Whether a replay without changes takes as long as the job did.
         self.agrees = abs(self._unchanged - (end - begin)) <= _AGREES * (end - begin)
 
-    def saved(self, less: Mapping[int, Less]) -> Saved:
+    def saved(self, less: Mapping[int, Less]) -> SavedTime:
         """Return by how much the job is shorter if these ranks do less.
 
         When a call was ready that has waited in a stream is unknown: when it began, or already when the one before it
         was.
         """
-        return Saved(*(max(0.0, self._unchanged - self._length(less, early)) for early in (False, True)))
+        return SavedTime(*(max(0.0, self._unchanged - self._length(less, early)) for early in (False, True)))
 
     def _length(self, less: Mapping[int, Less], early: bool) -> float:
         now = {rank: calls.start - self._begin for rank, calls in self._calls.items()}

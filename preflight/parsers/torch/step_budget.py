@@ -44,7 +44,7 @@ class StepBudget(NamedTuple):
 
 
 class QuietIdle:
-    """A GPU's idle time in separate intervals in which the CPU runs nothing, by part of the budget."""
+    """A GPU's idle time while the CPU runs nothing, by part of the budget."""
 
     def __init__(self, spans: Spans) -> None:
         self._spans = spans

@@ -228,7 +228,7 @@ def _gpu(
 def _pauses(
     trace: Trace, steps: Sequence[Stretch], quiet: Sequence[QuietStretch], idle: Sequence[Mapping[str, float]]
 ) -> list[dict[str, Any]]:
-    """Return the longest time without an operator in each step, and the GPU's idle time in it."""
+    """Return each step's longest time without an operator, with its idle time."""
     marked = _apart(steps)
     begun = Spans(steps)
     return [

@@ -64,10 +64,10 @@ def test_a_pause_of_one_rank_names_it() -> None:
 
 def test_even_steps_have_no_pause_and_loading_in_each_is_none() -> None:
     assert warned([{}] * 4) == []
-    found = {check for check, _ in warned([dict.fromkeys(range(STEPS), 8.0)])}
-    assert found == {"torch.data-loader", "torch.idle"}
+    checks = {check for check, _ in warned([dict.fromkeys(range(STEPS), 8.0)])}
+    assert checks == {"torch.data-loader", "torch.idle"}
 
 
 def test_waiting_for_data_in_each_step_is_not_hidden_by_a_pause() -> None:
-    found = {check for check, _ in warned([{**dict.fromkeys(range(STEPS), 6.0), 5: 60.0}])}
-    assert found == {"torch.data-loader", "torch.idle", "torch.pauses"}
+    checks = {check for check, _ in warned([{**dict.fromkeys(range(STEPS), 6.0), 5: 60.0}])}
+    assert checks == {"torch.data-loader", "torch.idle", "torch.pauses"}
