@@ -78,6 +78,8 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("System ", r"(?m)^[ \t-]{0,16}System [Nn]ame\s{0,20}: \"?(?P<host>HOST)\"?[ \t\r]*$"),
     # switches at prompts, as of EOS and NX-OS: `leaf01(config)#show version`; `show version` of NX-OS
     ("sh", rf"(?m)^{_NO_SHELL}(?P<switch>HOST)(?:\([\w-]{{1,60}}\)){{0,2}}[#>] ?sh(?:o|ow)? "),
+    ("> sh", r"(?m)^[A-Za-z_][\w.-]{0,31}@(?P<switch>HOST)> ?sh(?:ow?)? "),
+    ("lldp-remote", r'"lldp-remote-system-name"\s{0,4}:\s{0,4}\[\s{0,200}\{\s{0,200}"data"\s{0,4}:\s{0,4}"(?P<host>HOST)"'),
     ("Nexus", r"(?m)^[ \t]{1,8}Device name: (?P<switch>HOST)[ \t\r]*$"),
     # serial numbers of modules, GPUs and boards
     ("erial", r"""(?i)serial(?:[ _]?(?:number|no\.?|num))?(?:\\?["'])?(?:\s{0,40}[:=>]\s{0,3}| is )(?:\\?["'])?"""

@@ -11,6 +11,7 @@ import pytest
 from preflight.archive.switch_files import switch_documents
 from preflight.judge import judge
 from preflight.parsers.switch import junos_answers
+from preflight.redact import Redactor
 from tests.scenarios.test_eos import CHECKS, SITE, wrong
 from tests.support.junos import JunosLeaf
 
@@ -55,6 +56,20 @@ def test_a_fault_is_one_incident(tmp_path: Path, name: str) -> None:
     report = judged(tmp_path, leaf)
     assert expected in wrong(report)
     assert len(report["incidents"]) == 1
+
+
+def test_a_session_without_its_names_gives_the_same_findings(tmp_path: Path) -> None:
+    leaf = JunosLeaf()
+    redactor = Redactor(key=b"0" * 32)
+    redactor.learn(leaf.session())
+    text = redactor.text(leaf.session())
+    for name in ("leaf4", "spine1", "gpu013", "02:5e:00:00:00:aa", "02:00:00:00:"):
+        assert name in leaf.session()
+        assert name not in text, name
+    (tmp_path / "pasted.txt").write_text(text)
+    (evidence,) = switch_documents([tmp_path / "pasted.txt"])
+    assert {record["status"] for record in evidence.records.values()} == {"ok"}
+    assert len(evidence.records["junos:show lldp neighbors"]["value"]["neighbours"]) == 8
 
 
 @pytest.mark.parametrize(("text", "why"), [
