@@ -11,7 +11,6 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.gpudirect import nic_link
 from preflight.facts.switch import pause
-from preflight.facts.switch.ether_graph import is_like_hosts
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -227,7 +226,7 @@ def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:
     short = name.lower().partition(".")[0]
     if names := site.settings.names:
         return short not in {switch.lower().partition(".")[0] for switch in names}
-    return is_like_hosts(net, name)
+    return net.is_like_hosts(name)
 
 
 def _slow_host(net: Ethernet, name: str) -> tuple[list[str], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.facts.switch.ethernet import CableEnd, Ethernet, form
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.parsers.infiniband.ibnetdiscover import FabricDevice, FabricLink, Net
 
 
@@ -25,20 +25,11 @@ def network(net: Ethernet) -> Net:
     for switch in net.switches:
         for port in switch.ports.values():
             end = CableEnd(switch.name, port.name, True)
-            if end not in net.far_ends and port.heard and is_like_hosts(net, port.heard.system_name):
+            if end not in net.far_ends and port.heard and net.is_like_hosts(port.heard.system_name):
                 guid = f"{switch.name} {port.name}"  # a host without evidence
                 devices[guid] = FabricDevice(guid, "hca", port.heard.system_name, 1)
                 links.append(FabricLink(((switch.name, numbers[end]), (guid, 1)), "", port.speed_gbps))
     return Net(devices, tuple(links), None, {})
-
-
-def is_like_hosts(net: Ethernet, name: str) -> bool:
-    """Return whether a name differs from a host's only in its numbers.
-
-    False if it also differs from a switch's name only in its numbers.
-    """
-    hosts, switches = {form(host.node.node) for host in net.hosts}, {form(switch) for switch in net.by_name}
-    return form(name) in hosts - switches
 
 
 def rails(net: Ethernet) -> dict[str, dict[str, str]]:

@@ -310,15 +310,20 @@ class Ethernet:
         It is named like the known devices: other names may be those of a DPU in a host.
         """
         port = self.port(end)
-        if not port or not port.heard or form(port.heard.system_name) not in self._forms:
+        if not port or not port.heard or _form(port.heard.system_name) not in set().union(*self._forms):
             return ""
         if _names(port.heard.system_name) & (self._switch_names.keys() | self._host_names.keys()):
             return ""
         return f"{port.heard.system_name} {port.heard.port}"
 
+    def is_like_hosts(self, name: str) -> bool:
+        """Return whether only its numbers distinguish a name from a host's."""
+        return _form(name) in self._forms[0] - self._forms[1]
+
     @cached_property
-    def _forms(self) -> frozenset[str]:
-        return frozenset(form(name) for name in (*self.by_name, *(host.node.node for host in self.hosts)))
+    def _forms(self) -> tuple[set[str], set[str]]:
+        """The forms of the hosts' names and of the switches'."""
+        return {_form(host.node.node) for host in self.hosts}, {_form(switch) for switch in self.by_name}
 
     @cached_property
     def far_ends(self) -> Mapping[CableEnd, CableEnd]:
@@ -332,7 +337,7 @@ class Ethernet:
                 yield host
 
 
-def form(device: str) -> str:
+def _form(device: str) -> str:
     """Return a device's name without its domain and the values of its numbers."""
     return re.sub(r"[0-9]+", "#", device.lower().partition(".")[0])
 
