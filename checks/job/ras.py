@@ -25,7 +25,6 @@ _LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | gre
     fix=_LOOK,
     action="fix-job",
     scope="run",
-    gating=False,
     needs=("ras",),
 )
 def ras(run: RunFacts, site: Site) -> Iterator[Finding]:

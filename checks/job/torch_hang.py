@@ -105,7 +105,6 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     action="fix-job",
     answers=("NT-LENS-9",),
     scope="run",
-    gating=False,
     needs=("recording", "watchdog"),
 )
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:

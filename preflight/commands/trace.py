@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -44,7 +43,7 @@ def trace(
     Example: preflight trace traces/
              preflight trace traces/ --html steps.html
              preflight trace rank0.json.gz rank1.json.gz --group tp
-    Exit:    1 a finding fails; 3 a hang is unclear; else as check
+    Exit:    0 passed, 1 failed, 3 unknown, 2 usage or configuration
     \f
 
     The findings are those of `preflight check --log`. The first line states how a step's time is spent, and which rank
@@ -57,7 +56,7 @@ def trace(
     request = new_request("trace", cluster, only=("torch.*", "nccl.ras"))
     report = judge_run(request, Collected((), run))
     assert run is not None
-    report["exit_status"] = status = _exit_status(report)
+    status = int(report["exit_status"])
     facts = RunFacts(run)
     job = facts.job_trace if facts.traces else None
     groups = _of_groups(job, only, report) if only else ()
@@ -72,17 +71,6 @@ def trace(
         if not write_or_report(lambda: write_file(html_file, page), html_file):
             return status or 3
     return status
-
-
-def _exit_status(report: Mapping[str, Any]) -> int:
-    """Return the exit status of the traces.
-
-    In `check`, a past job's failure does not block new jobs; here it is the result, and so is a possible hang.
-    """
-    results = {(finding["check"], finding["status"]) for finding in report["findings"]}
-    if any(status == "fail" for _, status in results):
-        return 1
-    return 3 if ("torch.hang", "unknown") in results else int(report["exit_status"])
 
 
 def _of_groups(job: JobTrace | None, only: str, report: dict[str, object]) -> list[str]:

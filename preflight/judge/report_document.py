@@ -171,7 +171,7 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             "check": check.id,
             "title": check.title,
             "status": str(finding.status),
-            "gating": check.gating and not finding.excused,
+            "gating": folded.decides(check, finding.status) and not finding.excused,
             "nodes": [subjects.names[number] for number in numbers],
             "subject": finding.subject,
             "message": f"{finding.message} ({finding.excused})" if finding.excused else finding.message,

@@ -13,7 +13,7 @@ from preflight._startup.lightclass import dataclass, field, replace
 from preflight.judge.actions import action_of, strongest
 from preflight.judge.check_result import Outcome
 from preflight.judge.waivers import Excuses
-from preflight.model import Check, Finding, Status, worst
+from preflight.model import Check, Finding, Scope, Status, worst
 
 #: Order in which findings are reported, most urgent first.
 DISPLAY = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.SKIP, Status.PASS)
@@ -76,17 +76,25 @@ class ResultTable:
         return {key: worst(statuses) for key, statuses in found.items()}
 
     def exit_status(self, silent: bool) -> int:
-        """Return 1 if a gating check failed, 3 if the verdict is unknown, else 0.
+        """Return 1 if a result that decides failed, 3 if the verdict is unknown, else 0.
 
         It is unknown if a gating check is unknown, any check crashed, nothing was judged, or a node did not answer
         (``silent``).
         """
-        gating = [outcome.binding for outcome in self.outcomes if self.checks[outcome.check].gating]
-        if Status.FAIL in gating:
+        deciding = {o.binding for o in self.outcomes if self.decides(self.checks[o.check], o.binding)}
+        if Status.FAIL in deciding:
             return 1
         judged = any(outcome.status in (Status.PASS, Status.WARN, Status.FAIL) for outcome in self.outcomes)
         crashed = any(outcome.crashed for outcome in self.outcomes)
-        return 3 if Status.UNKNOWN in gating or crashed or silent or not judged else 0
+        return 3 if Status.UNKNOWN in deciding or crashed or silent or not judged else 0
+
+    def decides(self, check: Check, status: Status) -> bool:
+        """Return whether a result decides the verdict.
+
+        Those of gating checks do, and a failure that the given logs show: the logs are given to be judged.
+        """
+        in_logs = check.scope is Scope.RUN and status is Status.FAIL and not self.excuses.is_shadow(check.id)
+        return check.gating or in_logs
 
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
         """Yield equal findings once with all their subjects, most urgent first.

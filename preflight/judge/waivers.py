@@ -52,6 +52,10 @@ class Excuses:
         self.off: dict[str, set[str]] = {}  # class -> ids
         self.not_run = 0
 
+    def is_shadow(self, id: str) -> bool:
+        """Return whether a check is only reported, on all nodes."""
+        return _named(id, self._cluster.checks.shadow)
+
     def add_node(self, node: str, collected_at: str) -> None:
         """Add the next node, with the date of its evidence."""
         self._nodes.append((node, None if self._idle else _day(collected_at)))

@@ -15,6 +15,8 @@ from preflight import recognition
 from preflight.checks import registry
 from preflight.checks.job.training_log import judge_steps
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
+from preflight.expectations.waivers import Chosen
 from preflight.facts.step_times import drift, slow_steps
 from preflight.facts.training_run import of_log
 from preflight.judge import judge
@@ -26,6 +28,7 @@ from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.parsers.training.step_classes import StepLines
 from preflight.recognition import read_text
 from preflight.recognition.input_sources import InputSource
+from preflight.reports.verdict_line import headline
 from preflight.textprep.lines import lines_of
 from tests.support.step_lines import FORMS, jittered, log
 
@@ -139,6 +142,16 @@ def test_the_first_step_after_a_restart_is_no_spike(framework: str, first: float
 @pytest.mark.parametrize("framework", ["Lightning", "a program"])
 def test_the_first_step_of_an_epoch_is_compared(framework: str) -> None:
     assert statuses(log([5.0, *[1.0] * 40], framework) * 4) == {"warn"}
+
+
+@pytest.mark.parametrize(("loss", "shadow", "status"), [("2.5000", "", 0), ("nan", "", 1), ("nan", "torch.*", 0)])
+def test_a_failure_in_a_log_decides_the_exit_status(loss: str, shadow: str, status: int) -> None:
+    """The check is not gating, but the log was given to be judged."""
+    run = Evidence("@run", "", {"log:a": {"status": "ok", "out": log([1.0] * 9, "a program").replace("2.5000", loss)}})
+    report = judge([], CHECKS, Cluster(checks=Chosen(shadow=(shadow,) if shadow else ())), run=run)
+    assert (report["exit_status"], headline(report).partition(":")[0]) == (
+        status, {"2.5000": "PASS", "nan": "FAIL"}[loss] if not shadow else "NO BLOCKER",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("time", ["", " | time: 1.02 s"])
