@@ -82,6 +82,7 @@ class _Tally:
     node_failed: int  # results of nodes, without those of the logs
     unknown: int  # results
     run_failed: int  # findings in the logs
+    run_warned: int
     run_unknown: int
     run_gap: str  # message of the first gating unknown result of the logs
     fabric_failed: int  # findings in sweeps of the fabric
@@ -115,6 +116,7 @@ class _Tally:
             node_failed=sum(list(node["checks"].values()).count("fail") for node in nodes),
             unknown=coverage["unknown"],
             run_failed=logs.count("fail"),
+            run_warned=logs.count("warn"),
             run_unknown=logs.count("unknown"),
             run_gap=_gap(report),
             fabric_failed=sweeps.count("fail"),
@@ -197,6 +199,8 @@ class _Tally:
             clauses.append(f"{_of(self.failed, 'non-gating result')} failed")
         if self.unknown:
             clauses.append(f"{_of(self.unknown, 'non-gating result')} unknown")
+        if self.run_warned:
+            clauses.append(f"the run's logs show {_of(self.run_warned, 'warning')}")
         return clauses + self._silence()
 
     def passes(self) -> list[str]:
@@ -212,6 +216,8 @@ class _Tally:
             clauses = [f"{self._share(self.good)} passed; no check applies to the rest"]
         if self.warned:
             clauses.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
+        if self.run_warned:
+            clauses.append(f"the run's logs show {_of(self.run_warned, 'warning')}")
         if self.unclassed:
             clauses.append(f"{_of(self.unclassed, 'node')} in no class of the cluster file")
         if self.open_items:

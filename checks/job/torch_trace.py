@@ -198,7 +198,11 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     of 20 steps or more. A standard deviation above 15%, without the slowest tenth, is unknown: sequences may differ in
     length. So is a median MFU below 15%. A loss that is not a number fails; one that doubles, or a gradient that is not
     a number, warns. Fewer than 8 steps only pass if none takes twice as long as another. If several ranks print lines,
-    each rank is judged.
+    each rank is judged. Steps that recur and take less than 1% of the time are named in the pass.
+
+    A progress bar shows averages, from which the time of each step is computed if every state of the bar is in the
+    log. Lightning's bar shows a mean since its start, so only its whole seconds are used: steps of 20 s or more are
+    judged alone, and shorter ones by means over 20 s. Even means are unknown, because a single long step may be hidden.
 
     ## False alarms
     Sequences of different lengths, a step that saves a checkpoint, or micro-steps between optimizer steps that

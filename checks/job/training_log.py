@@ -11,10 +11,12 @@ from preflight._startup.lightclass import replace
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.step_times import (
+    LONGER,
     SlowSteps,
     TimedStep,
     drift,
     percentile,
+    recurrence,
     restarts,
     slow_steps,
     spread,
@@ -31,10 +33,9 @@ from preflight.parsers.training.step_classes import StepsBetween
 _STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
 #: Ratio of a lasting jump, and minimum number of steps on either side of it: judgement calls.
 _SLOWER, _EITHER_SIDE = 1.5, 3
-#: Multiple of the median at which recurring steps count too; share of the time at which slow steps are worth a
-#: look; spread above which the times are too different to judge, and below which a few long steps are conspicuous.
-#: Judgement calls.
-_LONGER, _COST, _SPREAD, _EVEN = 1.2, 0.01, 0.15, 0.05
+#: Share of the time at which slow steps are worth a look; spread above which the times are too different to judge, and
+#: below which a few long steps are conspicuous. Judgement calls.
+_COST, _SPREAD, _EVEN = 0.01, 0.15, 0.05
 #: Minimum number of steps for a 99th percentile.
 _PERCENTILE = 100
 #: MFU below which even a small model leaves its GPUs idle, in percent: a judgement call.
@@ -149,7 +150,15 @@ def judge_steps(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
         gap += f"; the first step after {counted(len(again), 'restart')} is not compared"
     answered = ("PA-21",) if timed(log.steps) else ()
     for finding in _times(log, evidence, sound=not problems):
-        yield replace(finding, message=f"{finding.message}{gap}").about(*answered)
+        shown = replace(finding, message=f"{finding.message}{gap}").about(*answered)
+        yield _without_single_steps(shown) if log.hidden and finding.status is Status.PASS else shown
+
+
+def _without_single_steps(even: Finding) -> Finding:
+    """Return the result for steps that take the same time on average, of a bar that hides a long one."""
+    return unknown(f"{even.message}; single long steps are not visible in this progress bar, which shows whole seconds",
+                   found=even.found, expected="the time of each step", evidence=even.evidence,
+                   fix="Log the time of each step, or profile some steps (`preflight trace`).")  # fmt: skip
 
 
 def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
@@ -262,7 +271,7 @@ def _between(log: TrainingLog, between: StepsBetween, evidence: Sequence[str]) -
     if len(times) < _ENOUGH or not between.timed:
         return
     usual = min(median(time for time, _ in times), between.median_s)
-    for factor, words in ((_STALL, "more than twice the median"), (_LONGER, "longer than the median")):
+    for factor, words in ((_STALL, "more than twice the median"), (LONGER, "longer than the median")):
         count, cost = between.above(factor, usual)
         if cost > _COST and (factor == _STALL or spread(times) < _EVEN):
             ratio = between.longest_s / usual
@@ -275,8 +284,8 @@ def _between(log: TrainingLog, between: StepsBetween, evidence: Sequence[str]) -
 
 def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog, *, sound: bool) -> Iterator[Finding]:
     """Judge stalls, recurring long steps, drift and spread."""
-    times = without_warm_up(times, _LONGER)
-    stalls, longer, slower = slow_steps(times, _STALL), slow_steps(times, _LONGER), drift(times)
+    times = without_warm_up(times, LONGER)
+    stalls, longer, slower = slow_steps(times, _STALL), slow_steps(times, LONGER), drift(times)
     if stalls is not None and stalls.cost > _COST and not (longer is not None and _includes(longer, stalls)):
         yield warned(f"{stalls.count} of {len(times)} steps took more than twice the median{_recurs(stalls)}, and cost "
                      f"{stalls.cost:.0%} of the time; the longest, step {stalls.worst.step}, took {stalls.ratio:.1f} "
@@ -303,12 +312,14 @@ def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog,
                       )  # fmt: skip
     elif sound:
         rare = "" if stalls is None else f", except {stalls.count} with more than twice the median"
-        yield passed(f"{len(times)} steps take about the same time{rare}{_figures(times, log)}", evidence=evidence)
+        again = f"; {recurrence(longer)}" if longer is not None and longer.every is not None else ""
+        yield passed(f"{len(times)} steps take about the same time{rare}{_figures(times, log)}{again}",
+                     evidence=evidence)  # fmt: skip
 
 
 def _includes(longer: SlowSteps, stalls: SlowSteps) -> bool:
     """Return whether only some of the steps that recur are counted as stalls."""
-    alike = stalls.every in (None, longer.every) or stalls.ratio < _STALL * _LONGER
+    alike = stalls.every in (None, longer.every) or stalls.ratio < _STALL * LONGER
     return longer.every is not None and longer.count > stalls.count and alike
 
 

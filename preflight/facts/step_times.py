@@ -21,6 +21,8 @@ _DRIFT_STEPS, _DRIFT, _ERRORS, _TOLERATED = 20, 0.05, 4.0, 3.0
 _WARM_UP = 10
 #: Programs that count steps per epoch: a number below the last one is usually not a restart.
 _BY_EPOCH = ("Lightning", "progress bar", "a program")
+#: Multiple of the median at which recurring steps are long: a judgement call.
+LONGER = 1.2
 #: Standard error of the median of normally distributed times, as a factor of the mean's.
 _MEDIAN_ERROR = 1.25
 _DEVIATION = 1.4826  # standard deviation / median absolute deviation of a normal distribution
@@ -108,6 +110,18 @@ def slow_steps(times: Sequence[TimedStep], factor: float) -> SlowSteps | None:
     return SlowSteps(len(slow), slow[0][1], slow[-1][1], time / usual, worst, cost,
                      _distance(times, [step for _, step in slow]), pstdev(others) * len(others) / sum(others)
                      )  # fmt: skip
+
+
+def recurrence(slow: SlowSteps) -> str:
+    """Describe long steps that recur."""
+    return f"every {slow.every} steps, one takes up to {slow.ratio:.2g} times the median: {slow.cost:.1%} of the time"
+
+
+def recurring(log: TrainingLog, factor: float) -> SlowSteps | None:
+    """Return the steps above ``factor`` times the median if they recur at regular intervals."""
+    times = timed(warmed_up(log))
+    slow = slow_steps(without_warm_up(times, factor), factor) if times else None
+    return slow if slow is not None and slow.every is not None else None
 
 
 def _distance(times: Sequence[TimedStep], slow: Sequence[TrainingStep]) -> int | None:

@@ -70,7 +70,7 @@ def _read(log: JobLog) -> TrainingRun | None:
     between = log.steps_between()
     most = max(by_writer, key=lambda writer: len(by_writer[writer]))  # lines of all writers are counted together
     logs = [
-        (key[0], TrainingLog(key[1], tuple(steps), between if key == most else None))
+        (key[0], iteration_log.log_of(key[1], steps, between if key == most else None))
         for key, steps in by_writer.items()
     ]
     ranks = iteration_log.ranks_in(log.text.text)
@@ -86,6 +86,10 @@ def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> StepsByWriter:
         for line in lines:
             if (hit := reader.step_in(line)) is not None:
                 by_writer.setdefault((writer, hit[0]), []).append(hit[1])
+        own = by_writer.get((writer, iteration_log.TIMED_BY_BAR), [])
+        others = any(writer == name for name, _ in by_writer)
+        if early := reader.early(own) if own or not others else []:
+            by_writer[writer, iteration_log.TIMED_BY_BAR if own else iteration_log.BAR_ALONE] = [*early, *own]
     return by_writer
 
 

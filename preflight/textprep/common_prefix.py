@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Set
 from itertools import islice
 
+from preflight.textprep.line_prefixes import ACTIVITY_BAR
 from preflight.textprep.lines import Line, Lines
 
 #: Minimum number of lines with the prefix, and maximum characters of a line's start that are compared.
@@ -37,7 +38,7 @@ def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, lis
         return
     stretch: list[Line] = []
     for line in [*lines, Line(0, "")]:
-        if line.number and line.number not in taken:
+        if line.number and line.number not in taken and not ACTIVITY_BAR.match(line.text):
             stretch.append(line)
         elif stretch:
             marks = _marks([line.text for line in stretch if line.text.strip()])

@@ -19,6 +19,9 @@ _JSON_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,4000}"),?\s*')
 _LEAST_NUMBERED = 5
 _LEAST_COMMENTED = 6
 
+#: A progress bar with a description, which is not the name of a writer: ``Loading checkpoint shards: 50%|``.
+ACTIVITY_BAR = re.compile(r"\s{0,20}(?!Train)[A-Z][a-z]{2,20}ing\b[^|]{0,80}%\|")
+
 #: Minimum number of consecutive lines with a prefix (fewer are text), and minimum lines per writer: ``State: Active``
 #: also looks like a prefix.
 _LEAST_LINES, _LEAST_PER_WRITER = 3, 3
@@ -63,7 +66,7 @@ def _marked(
         return at + len(numbered), {"": numbered}
     if '"' in text and (numbered := _listed(lines, at)):
         return at + len(numbered), {"": numbered}
-    if not ANY_MARK.match(text):
+    if not ANY_MARK.match(text) or ACTIVITY_BAR.match(text):
         return at, {}
     for mark in (*MARKS, *TIMES):
         if not mark.match(lines[at].text):

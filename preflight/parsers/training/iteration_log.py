@@ -7,10 +7,12 @@ bars that show a loss, and lines of other programs with a step and its loss, are
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed
+from preflight.parsers.training.progress_bar import MEANS, seconds_of, with_times
 from preflight.parsers.training.step_classes import StepsBetween
 from preflight.textprep.lines import Line, Lines
 
@@ -30,6 +32,8 @@ class TrainingStep:
     grad_norm: float | None = None
     mfu_pct: float | None = None  # model FLOPs utilisation, as printed
     batch: int | None = None  # global batch size in samples
+    elapsed_s: float | None = None  # since the start of a progress bar, whose average is ``step_time_s``
+    paused: bool = False  # an evaluation ran between the state of the bar before and this one
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class TrainingLog:
     framework: str
     steps: tuple[TrainingStep, ...]
     between: StepsBetween | None = None  # steps of a long log that are only counted
+    hidden: bool = False  # single long steps are not visible: times are means over several states of a progress bar
 
 
 _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -58,17 +63,21 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
                               rf"(?P<sps>{_NUMBER})'?.*\}}.*")),
     ("Lightning", re.compile(r".{0,40}?Epoch (?P<epoch>\d{1,6}): {1,4}\d{1,3}%\|[^|]{0,200}\|"
                              r" (?P<step>\d{1,10})/\d{1,10} "
-                             rf"\[[\d:]{{2,12}}<[\d:?]{{1,12}}, {{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s"
+                             rf"\[(?P<elapsed>\d[\d:]{{1,11}})<[\d:?]{{1,12}}, {{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s"
                              rf"|s/it)(?P<rest>.*)")),
     ("progress bar", re.compile(r"(?=.*loss).{0,80}?\d{1,3}%\|[^|]{0,200}\| (?P<step>\d{1,10})/\d{1,10}"
-                                r" \[[\d:]{2,12}<[\d:?]{1,12}, "
+                                r" \[(?P<elapsed>\d[\d:]{1,11})<[\d:?]{1,12}, "
                                 rf"{{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s|s/it)(?P<rest>.*)")),
 )  # fmt: skip
 #: A progress bar, on a line of its own or before other text. HF Trainer's lines have no time, but its bar has.
 _BAR = re.compile(
-    r".{0,80}?\d{1,3}%\|[^|]{0,200}\| (?P<step>\d{1,10})/(?P<total>\d{1,10})"
-    r" \[[\d:]{2,12}<[\d:?-]{1,12}, {1,3}(?P<rate>\d{1,7}(?:\.\d{1,6})?)(?P<unit>it/s|s/it)\]"
+    r"(?P<what>.{0,80}?)\d{1,3}%\|[^|]{0,200}\| (?P<step>\d{1,10})/(?P<total>\d{1,10})"
+    r" \[(?P<elapsed>\d[\d:]{1,11})<[\d:?-]{1,12}, {1,3}(?P<rate>\d{1,7}(?:\.\d{1,6})?)(?P<unit>it/s|s/it)\]"
 )
+#: What precedes a bar of training: nothing, or one of these words. Other bars load, tokenise or evaluate.
+_OF_TRAINING = re.compile(r"(?:\[[^\]]{0,60}\]:?|\s){0,8}|(?i:.*(?:train|epoch|step|iter|loss).*)")
+#: Minimum number of states of a bar without a loss, and number of lines that are searched for them.
+_STATES, _AHEAD = 8, 40
 #: A line in a program's own format: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
     rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?[ :=/]{{1,12}}"
@@ -89,9 +98,8 @@ _MFU = re.compile(r"(?i)\bmfu[:= ]{1,12}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,12}(?P<throughput>[\d,]{1,10}(?:\.\d+)?)")
 #: The program whose step lines have no time, and the number of lines before its first step that may have its bar.
-_TIMED_BY_BAR, _BEFORE = "HF Trainer", 3
-#: Number of steps after which the bar's average (0.3 of the newest step) no longer shows an interruption.
-_AVERAGED = 20
+TIMED_BY_BAR, _BEFORE = "HF Trainer", 3
+BAR_ALONE = "progress bar"
 #: Maximum number of lines between two steps, and maximum number of examined characters of a line.
 _GAP, _LONGEST = 60, 4000
 
@@ -116,7 +124,7 @@ class StepFields:
         return TrainingStep(
             int(step) if step else None, seconds, _real(values.get("throughput")), self.throughput_unit,
             _real(values.get("loss")), number, _real(values.get("norm")), _real(values.get("mfu")),
-            int(batch) if batch else None,
+            int(batch) if batch else None, seconds_of(values["elapsed"]) if "elapsed" in values else None,
         )  # fmt: skip
 
 
@@ -126,32 +134,67 @@ class StepReader:
     def __init__(self) -> None:
         self._state: tuple[str, TrainingStep] | None = None  # total, and step without a loss, of the bar's last state
         self._total = ""  # of the bar that counts the steps; other bars count batches of an evaluation, or files
-        self._step = 0  # the last one with a bar
-        self._averaged = 0  # the bar shows a moving average, which includes evaluations until this step
+        self._early: dict[str, list[TrainingStep]] = defaultdict(list)  # total → states before the first loss
+        self._paused = False  # an evaluation ran since the last state
+        self._printed: int | None = None  # the last step with a loss; tqdm shows its state again
 
     def step_in(self, line: Line) -> tuple[str, TrainingStep] | None:
         """Return the framework and the step of a line; None if it is not a step line."""
-        bar = _BAR.match(line.text[:_LONGEST]) if "%|" in line.text else None
+        bar = _bar_in(line.text)
         if "'eval_" in line.text or (bar and self._total not in ("", bar["total"])):
-            self._averaged = self._step + _AVERAGED
+            self._paused = True
         elif bar:
             return self._next_state(bar, line.number)
-        if (hit := step_in(line)) is None or hit[0] != _TIMED_BY_BAR:
+        if (hit := step_in(line)) is None or hit[0] != TIMED_BY_BAR:
             return hit
         state, self._state = self._state, None
         if state is None or hit[1].loss is None:
             return hit
-        self._total, self._step = state[0], state[1].step or 0
-        return hit[0], replace(hit[1], step=self._step, step_time_s=state[1].step_time_s)
+        self._total, last = state
+        self._printed = last.step
+        return hit[0], replace(hit[1], step=last.step, step_time_s=last.step_time_s, elapsed_s=last.elapsed_s,
+                               paused=last.paused)  # fmt: skip
 
     def _next_state(self, bar: re.Match[str], number: int) -> tuple[str, TrainingStep] | None:
         """Store a state, and return the last one if no loss was printed for it."""
-        last, step, rate = self._state, int(bar["step"]), float(bar["rate"])
+        if int(bar["step"]) == self._printed:
+            return None
+        last, rate = self._state, float(bar["rate"])
         if bar["unit"] == "it/s":
             rate = 1 / rate if rate else 0.0
-        time = rate if rate and step >= self._averaged else None
-        self._state = bar["total"], TrainingStep(step, time, None, "", None, number)
-        return (_TIMED_BY_BAR, last[1]) if last and last[0] == self._total and last[1].step != step else None
+        step = TrainingStep(int(bar["step"]), rate or None, None, "", None, number,
+                            elapsed_s=seconds_of(bar["elapsed"]), paused=self._paused)  # fmt: skip
+        self._state, self._paused = (bar["total"], step), False
+        if not self._total and _OF_TRAINING.fullmatch(bar["what"]):
+            self._early[bar["total"]].append(step)
+        return (TIMED_BY_BAR, last[1]) if last and last[0] == self._total and last[1].step != step.step else None
+
+    @property
+    def pending(self) -> bool:
+        """Whether the last line was a state of a bar."""
+        return self._state is not None
+
+    def early(self, steps: Sequence[TrainingStep]) -> list[TrainingStep]:
+        """Return the states before the first step, which had a loss; of a bar without any loss, all states."""
+        if self._total:
+            return [state for state in self._early[self._total] if not steps or state.step != steps[0].step]
+        most = max(self._early.values(), key=len, default=[])
+        return most if len({state.step for state in most}) >= _STATES and not steps else []
+
+
+def _bar_in(text: str) -> re.Match[str] | None:
+    """Return the progress bar in a line; None for Lightning's, which counts the steps of an epoch."""
+    return _BAR.match(text[:_LONGEST]) if "%|" in text and "Epoch " not in text else None
+
+
+def _bar_begins(lines: Lines, at: int) -> bool:
+    """Return whether a progress bar without a loss begins at a line."""
+    bar = _bar_in(lines[at].text)
+    if bar is None or not _OF_TRAINING.fullmatch(bar["what"]):
+        return False
+    ahead = [other["step"] for line in lines[at : at + _AHEAD]
+             if (other := _bar_in(line.text)) and other["total"] == bar["total"]]  # fmt: skip
+    return len(set(ahead)) >= _STATES
 
 
 def step_in(line: Line) -> tuple[str, TrainingStep] | None:
@@ -203,6 +246,7 @@ def _fields(framework: str, match: re.Match[str], text: str) -> StepFields:
     groups = {name for name, value in match.groupdict().items() if value}
     spans = _found(text, _LOSS, _GRAD_NORM, _MFU, _BATCH)
     spans |= {name: match.span(name) for name in groups & {"step", "loss"}}
+    spans |= {"elapsed": match.span("elapsed")} if "elapsed" in groups else {}
     time = next((name for name in ("rate", "ms", "s") if name in groups), None)
     if time is not None:
         spans["time"] = match.span(time)
@@ -234,7 +278,7 @@ def _real(text: str | None) -> float | None:
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a training log begins at a line."""
-    return step_in(lines[at]) is not None
+    return step_in(lines[at]) is not None or _bar_begins(lines, at)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
@@ -253,10 +297,19 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
             framework = hit[0]
             steps.append(hit[1])
             last = end
+        elif reader.pending:
+            last = end
         elif error_in(lines[end].text) is not None:
             break
         end += 1
-    return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
+    log = log_of(framework or BAR_ALONE, [*reader.early(steps), *steps])
+    return Parsed(log, (), last + 1)
+
+
+def log_of(framework: str, steps: Sequence[TrainingStep], between: StepsBetween | None = None) -> TrainingLog:
+    """Return the log of steps, with the times that progress bars give."""
+    timed, hidden = with_times(framework, steps)
+    return TrainingLog(framework, timed, between, hidden or (between is not None and framework in MEANS))
 
 
 #: A line in which a program prints its number of ranks.

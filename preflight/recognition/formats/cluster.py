@@ -7,6 +7,7 @@ from math import isnan
 from statistics import median
 from typing import Any
 
+from preflight.facts.step_times import LONGER, recurrence, recurring
 from preflight.model import counted
 from preflight.parsers.cluster import kubernetes_quota
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
@@ -197,6 +198,13 @@ def training(log: TrainingLog) -> tuple[dict[str, Any], str]:
     if log.between is not None:
         facts["steps_between"] = log.between.count
         words += f"; {log.between.count:,} more in the middle were compared by their time only"
+    if (long := recurring(log, LONGER)) is not None:
+        facts["recurring"] = {
+            "every": long.every,
+            "times_the_median": round(long.ratio, 3),
+            "cost": round(long.cost, 5),
+        }
+        words += f"; {recurrence(long)}"
     return facts, f"{counted(len(log.steps), 'step')} of {log.framework}{words}"
 
 
