@@ -219,7 +219,8 @@ def _infinite(steps: Sequence[TrainingStep], evidence: Sequence[str]) -> Finding
 def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
     shares = [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]
     if len(shares) >= _ALIKE - 1 and (share := median(shares)) < _LOW_MFU_PCT:
-        yield unknown(f"the model FLOPs utilisation (MFU) is {share:g}%; large models usually reach 30 to 60%",
+        yield unknown(f"the model FLOPs utilisation (MFU) is {share:g}%; large models usually reach 30 to 60%, "
+                      "and the log does not show how large this one is",
                       found=f"{share:g}%", expected=f"above {_LOW_MFU_PCT}%", evidence=evidence,
                       fix="Profile a few steps, and look for slow input, communication or small matrices "
                       "(`preflight read TRACE`)."

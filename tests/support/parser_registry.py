@@ -133,6 +133,9 @@ APART = {
     "counter_catalogue.counter": "looks a name up in a table",
     "time_series.series_of": "reads what preflight.history wrote: unit/history/test_history.py, fixtures of trend.*",
     "two_readings.twice": "calls the parser that it is given",
+    "parsers.training.iteration_log.log_of": "takes the steps that a parser read",
+    "parsers.training.progress_bar.seconds_of": "takes the digits and colons of a matched bar",
+    "parsers.training.progress_bar.with_times": "takes the steps that a parser read",
     **dict.fromkeys(
         (
             "parsers.network.ip_link.is_head",

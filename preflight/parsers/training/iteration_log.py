@@ -77,7 +77,7 @@ _BAR = re.compile(
 #: What precedes a bar of training: nothing, or one of these words. Other bars load, tokenise or evaluate.
 _OF_TRAINING = re.compile(r"(?:\[[^\]]{0,60}\]:?|\s){0,8}|(?i:.*(?:train|epoch|step|iter|loss).*)")
 #: Minimum number of states of a bar without a loss, and number of lines that are searched for them.
-_STATES, _AHEAD = 8, 40
+_STATES, _AHEAD = 8, 12
 #: A line in a program's own format: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
     rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?[ :=/]{{1,12}}"
