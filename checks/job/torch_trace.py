@@ -201,7 +201,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     each rank is judged. Steps that recur and take less than 1% of the time are named in the pass.
 
     A progress bar shows averages, from which the time of each step is computed if every state of the bar is in the
-    log. Lightning's bar shows a mean since its start, so only its whole seconds are used: steps of 20 s or more are
+    log. Lightning's bar shows a mean since its start, so only its full seconds are used: steps of 20 s or more are
     judged alone, and shorter ones by means over 20 s. Even means are unknown, because a single long step may be hidden.
 
     ## False alarms

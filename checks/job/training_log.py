@@ -155,8 +155,8 @@ def judge_steps(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
 
 
 def _without_single_steps(even: Finding) -> Finding:
-    """Return the result for steps that take the same time on average, of a bar that hides a long one."""
-    return unknown(f"{even.message}; single long steps are not visible in this progress bar, which shows whole seconds",
+    """Return the result for even steps of a bar that hides a long one."""
+    return unknown(f"{even.message}; single long steps are not visible in this progress bar, which shows full seconds",
                    found=even.found, expected="the time of each step", evidence=even.evidence,
                    fix="Log the time of each step, or profile some steps (`preflight trace`).")  # fmt: skip
 

@@ -118,7 +118,7 @@ def recurrence(slow: SlowSteps) -> str:
 
 
 def recurring(log: TrainingLog, factor: float) -> SlowSteps | None:
-    """Return the steps above ``factor`` times the median if they recur at regular intervals."""
+    """Return the steps above ``factor`` times the median if they recur."""
     times = timed(warmed_up(log))
     slow = slow_steps(without_warm_up(times, factor), factor) if times else None
     return slow if slow is not None and slow.every is not None else None

@@ -175,7 +175,7 @@ class StepReader:
         return self._state is not None
 
     def early(self, steps: Sequence[TrainingStep]) -> list[TrainingStep]:
-        """Return the states before the first step, which had a loss; of a bar without any loss, all states."""
+        """Return the states before the first loss; all states of a bar without a loss."""
         if self._total:
             return [state for state in self._early[self._total] if not steps or state.step != steps[0].step]
         most = max(self._early.values(), key=len, default=[])
@@ -183,7 +183,7 @@ class StepReader:
 
 
 def _bar_in(text: str) -> re.Match[str] | None:
-    """Return the progress bar in a line; None for Lightning's, which counts the steps of an epoch."""
+    """Return the progress bar in a line; None for Lightning's."""
     return _BAR.match(text[:_LONGEST]) if "%|" in text and "Epoch " not in text else None
 
 

@@ -1,6 +1,6 @@
 """Times of steps that only a progress bar shows.
 
-tqdm prints whole seconds since the start of a bar, and a rate with two decimals: a moving average with a weight of 0.3
+tqdm prints full seconds since the start of a bar, and a rate with two decimals: a moving average with a weight of 0.3
 for the newest step, or, in Lightning, the mean since the start. The average of each step gives the step's own time.
 Otherwise only the seconds do, over so many steps that a second is a small error.
 """
@@ -24,7 +24,7 @@ _NEW, _OLD = 0.3, 0.7
 _SEEN = 0.9
 #: Largest error of a time, as a share of it; ratio to the mean at which a single long step is certain.
 _FINE, _LONG = 0.05, 1.2
-#: Largest error of a printed rate, and of the sum of all times in seconds: two ends of whole seconds.
+#: Largest error of a printed rate, and of the sum of all times in seconds: two ends of full seconds.
 _PRINTED, _ENDS = 0.005, 2.0
 
 
@@ -81,7 +81,7 @@ def _undone(states: Sequence[TrainingStep]) -> list[float | None] | None:
     if sum(_number(after) == _number(before) + 1 for before, after in pairs) < _SEEN * max(1, len(pairs)):
         return None
     times: list[float | None] = [states[0].step_time_s if states[0].step == 1 else None]
-    total = known = 0.0
+    total = shown = 0.0
     for before, after in pairs:
         time = None
         if _number(after) == _number(before) + 1:
@@ -89,9 +89,9 @@ def _undone(states: Sequence[TrainingStep]) -> list[float | None] | None:
             if (time := (sums[1] - _OLD * sums[0]) / _NEW) <= 0:
                 return None
             total += time
-            known += (after.elapsed_s or 0.0) - (before.elapsed_s or 0.0)
+            shown += (after.elapsed_s or 0.0) - (before.elapsed_s or 0.0)
         times.append(None if after.paused else time)
-    return times if abs(total - known) <= _ENDS + _FINE * known else None
+    return times if abs(total - shown) <= _ENDS + _FINE * shown else None
 
 
 def _by_seconds(states: Sequence[TrainingStep], *, mean: bool) -> tuple[list[float | None], bool]:
