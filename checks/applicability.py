@@ -222,7 +222,7 @@ def no_nvswitch(node: NodeFacts, site: Site) -> Finding | None:
 
     if any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
         return None
-    return skipped("no NVSwitch on the PCI bus", evidence=[PCI_BUS])
+    return skipped("the PCI bus has no NVSwitch", evidence=[PCI_BUS])
 
 
 def no_rdma(node: NodeFacts, site: Site) -> Finding | None:

@@ -11,7 +11,7 @@ from preflight.evidence.document import COURSE
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import TimeSeries, ratio, series_of
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, check, clause, counted, passed, skipped, unknown, warned
 
 #: Values, and days between the first and the last, for a trend; share of all pairs of values in which the later one is
 #: larger: for seven values without a trend, 16 of 21 pairs grow by chance in one of fifteen cases.
@@ -39,14 +39,14 @@ _RULES = (
     _Rule("ECN marks", "port.np_ecn_marked_roce_packets", "port.port_rcv_packets", _PACKETS, 1e-3, 2, 100,
           "{}% of the packets received were ECN-marked"),
     _Rule("CNPs", "port.rp_cnp_handled", "port.port_xmit_packets", _PACKETS, 1e-4, 2, 1e6,
-          "{} CNPs per million packets sent"),
+          "the port handled {} CNPs per million packets sent"),
     _Rule("pauses received", "port.rx_paused_us", "port.port_xmit_data", _GIGABYTE, 1e3 / 1e9, 2, 1e6,
-          "{} ms paused by the switch per GB sent"),
+          "the switch paused the port for {} ms per GB sent"),
     _Rule("pauses sent", "port.tx_paused_us", "port.port_rcv_data", _GIGABYTE, 1e3 / 1e9, 2, 1e6,
-          "{} ms of pauses sent to the switch per GB received"),
+          "the port sent {} ms of pauses to the switch per GB received"),
     _Rule("waits", "port.port_xmit_wait", "port.port_xmit_packets", _PACKETS, 1, 2, 1,
-          "{} ticks without credit per packet sent"),
-    _Rule("bit errors", "port.raw_ber", "", 0, 1e-9, 10, 1, "a bit error ratio of {} before FEC"),
+          "the port waited {} ticks for credit per packet sent"),
+    _Rule("bit errors", "port.raw_ber", "", 0, 1e-9, 10, 1, "the bit error ratio before FEC is {}"),
 )  # fmt: skip
 
 _TRAFFIC = ("port.port_rcv_packets", "port.port_xmit_packets")
@@ -100,7 +100,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 earlier, now = (f"{rule.scale * value:.3g}" for value in change)
                 when = f"about {values.days[-1]:.0f} days earlier"
                 yield warned(
-                    f"{values.subject}: {rule.words.format(now)}, against {earlier} {when}",
+                    f"{values.subject}: {rule.words.format(now)}, compared with {earlier} {when}",
                     subject=values.subject, found=rule.words.format(now), expected=f"about {earlier}, as before",
                     evidence=[COURSE],
                 )  # fmt: skip
@@ -108,16 +108,16 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not ports and not grown:
         yield skipped("no port of this node has reported its traffic", evidence=[COURSE])
     elif blank and _first_run(node):
-        yield skipped("recorded for the first time: there is nothing to compare with yet", evidence=[COURSE])
+        yield skipped("this is the first record, so there is nothing to compare it with", evidence=[COURSE])
     elif blank:
         yield unknown(
-            f"{counted(len(blank), 'port')} with at most {counted(most, 'interval')} under load: too few for a trend",
+            f"{clause(len(blank), 'port', 'has')} at most {counted(most, 'interval')} under load, too few for a trend",
             found=f"{most}", expected=f"{_VALUES} over {_DAYS:.0f} days", evidence=[COURSE],
             fix="run preflight with --history every day",
         )  # fmt: skip
     if steady := [port for port, names in judged.items() if names and port not in grown]:
         by = ", ".join(rule.name for rule in _RULES if any(rule.name in judged[port] for port in steady))
-        yield passed(f"congestion does not grow at {counted(len(steady), 'port')}, by {by}", evidence=[COURSE])
+        yield passed(f"congestion does not grow at {counted(len(steady), 'port')}, judging by {by}", evidence=[COURSE])
 
 
 def _values(node: NodeFacts, rule: _Rule) -> Iterator[TimeSeries]:

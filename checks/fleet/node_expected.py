@@ -14,7 +14,7 @@ from preflight.checks.roce import fleet as roce
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, clause, counted, failed, passed, unknown, warned
 
 #: Maximum number of devices listed for one wrong value.
 _NAMED = 4
@@ -66,7 +66,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         if value is None:
             if not node.in_container:
-                yield unknown(f"{trait.what}: declared in the cluster file, but this node shows none",
+                yield unknown(f"{trait.what}: the cluster file declares a value, but this node shows none",
                               subject=trait.what, expected=source, evidence=[trait.key])  # fmt: skip
             continue
         wrong = declared_values.misses(trait, value, site)
@@ -82,12 +82,15 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 )  # fmt: skip
         hidden = {} if node.in_container else declared_values.silent(trait, value, site)
         for device, key in hidden.items():
-            yield unknown(f"{trait.what}, {device}: declared in the cluster file, but this node shows none",
+            yield unknown(f"{trait.what}, {device}: the cluster file declares a value, but this node shows none",
                           subject=trait.what, expected=key, evidence=[trait.key])  # fmt: skip
         if not (wrong or hidden):
             right.append(trait.what)
     if right:
-        yield passed(f"as declared in the cluster file: {', '.join(right)}", found=counted(len(right), "value"))
+        yield passed(
+            f"{clause(len(right), 'value', 'matches')} the cluster file: {', '.join(right)}",
+            found=counted(len(right), "value"),
+        )
 
 
 #: Next step for a hardware part: no setting brings it back.

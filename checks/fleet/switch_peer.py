@@ -48,7 +48,8 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
     if not any(port.active for port in _roce(node, site)):
         return unknown("no RoCE port is active: see rdma.port-state", evidence=[LLDP], fix="see rdma.port-state")
     return unknown(
-        f"no switch sends LLDP on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
+        f"no LLDP announcement of a switch was received on "
+        f"{counted(len(_roce(node, site)), 'RoCE port')}", evidence=[LLDP],
         fix="enable LLDP in the switch; NIC firmware that handles LLDP hides it from the host (mlxconfig LLDP_NB_*)",
     )  # fmt: skip
 
@@ -109,8 +110,8 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
             same.append(port)
             continue
         yield failed(
-            f"{port.netdev} ({port.name}) has PFC on {_listed(here.value)}, {there.switch} port {there.port} on "
-            f"{_listed(there.pfc)}",
+            f"{port.netdev} ({port.name}) has PFC on {_priorities(here.value)}, but {there.switch} port "
+            f"{there.port} has it on {_priorities(there.pfc)}",
             subject=port.netdev, found=f"here {_listed(here.value)}, there {_listed(there.pfc)}",
             expected="the same at both ends", evidence=[here.evidence, LLDP],
         )  # fmt: skip
@@ -124,6 +125,11 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(
             f"{counted(len(same), 'cable has', 'cables have')} PFC on the same priorities at both ends", evidence=[LLDP]
         )
+
+
+def _priorities(priorities: frozenset[int]) -> str:
+    word = "" if not priorities else "priority " if len(priorities) == 1 else "priorities "
+    return f"{word}{_listed(priorities)}"
 
 
 def _listed(priorities: frozenset[int]) -> str:
@@ -232,14 +238,14 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
         job = _job_dscp(at)
         lossless = (there.pfc or frozenset()) | ({at.priority} if at.priority is not None else frozenset())
         wrong = [
-            f"DSCP {number} on priority {ours}, {there.switch} port {there.port} on {theirs}"
+            f"DSCP {number} to priority {ours}, but {there.switch} port {there.port} maps it to {theirs}"
             for number, theirs in sorted(there.dscp.items())
             if (ours := here.value.priority(number)) not in (None, theirs)
             and ({ours, theirs} & lossless or number == job)
         ]
         if wrong:
             yield failed(
-                f"{at.netdev} ({port.name}) has {'; '.join(wrong)}", subject=at.netdev, found="; ".join(wrong),
+                f"{at.netdev} ({port.name}) maps {'; '.join(wrong)}", subject=at.netdev, found="; ".join(wrong),
                 expected="the same priority at both ends", evidence=[here.evidence, LLDP],
             )  # fmt: skip
         elif job is not None and job not in there.dscp:
@@ -310,7 +316,8 @@ def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
             good.append(str(port.netdev))
     if good:
         yield passed(
-            f"{counted(len(good), 'switch port leaves', 'switch ports leave')} the lossless priority bandwidth",
+            f"{counted(len(good), 'switch port guarantees', 'switch ports guarantee')} bandwidth to the lossless "
+            "priority",
             evidence=[LLDP],
         )
     elif all(there.ets is None for there in _neighbours(node, site).values()):

@@ -10,7 +10,7 @@ from preflight.evidence.document import COURSE
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import ENOUGH, JOBS, TimeSeries, series_of, since_reset
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, check, clause, counted, passed, skipped, unknown, verb, warned
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield skipped(_FIRST, evidence=[COURSE])
     elif silent:
         yield unknown(
-            f"{counted(silent, 'port')} without an earlier run in the last 24 h", evidence=[COURSE],
+            f"{clause(silent, 'port', 'has')} no earlier run in the last 24 h", evidence=[COURSE],
             fix="run preflight with --history at least once a day, or read the kernel's log (kernel.events)",
         )  # fmt: skip
     elif steady:
@@ -232,14 +232,15 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
         lost = -course.per_day
         if course.last < _MARGIN_C and lost * _AHEAD_DAYS > course.last:
             yield warned(
-                f"{course.subject}: {course.last:.0f} °C to the slowdown, and {lost:.1f} °C less each day",
+                f"{course.subject} is {course.last:.0f} °C below its slowdown temperature, and loses {lost:.1f} "
+                "°C of that a day",
                 subject=course.subject, found=f"{course.last:.0f} °C, less {lost:.1f} °C a day",
                 expected=f"at least {_MARGIN_C:.0f} °C, also in {_AHEAD_DAYS:.0f} days", evidence=[COURSE],
             )  # fmt: skip
         else:
             good += 1
     if good:
-        yield passed(f"enough thermal headroom on {counted(good, 'GPU')}", evidence=[COURSE])
+        yield passed(f"{clause(good, 'GPU', 'has')} enough thermal headroom", evidence=[COURSE])
 
 
 @check(
@@ -297,7 +298,7 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
                 bad.add(course.subject)
                 rate = f"{course.per_day:,.0f}" if course.per_day >= 10 else f"{course.per_day:.2g}"
                 yield warned(
-                    f"{course.subject}: {rule.what}: {rate} {rule.per}, over {course.days[-1]:.0f} days",
+                    f"{course.subject}: {rule.what} increase by {rate} {rule.per}, over {course.days[-1]:.0f} days",
                     subject=course.subject, found=f"{rate} {rule.per}",
                     expected=f"less than {rule.limit:,g} {rule.per}", evidence=[COURSE],
                 )  # fmt: skip
@@ -305,11 +306,11 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
     if not judged:
         yield _too_few(seen, noun)
     elif good := judged - bad:
-        yield passed(f"no more errors than usual on {counted(len(good), noun)}", evidence=[COURSE])
+        yield passed(f"{clause(len(good), noun, 'has')} no more errors than usual", evidence=[COURSE])
 
 
 #: Message if no earlier run has the value.
-_FIRST = "recorded for the first time: there is nothing to compare with yet"
+_FIRST = "this is the first record, so there is nothing to compare it with"
 
 
 def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
@@ -319,6 +320,7 @@ def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
     if points == 1:
         return skipped(_FIRST, evidence=[COURSE])
     return unknown(
-        f"{counted(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a trend",
+        f"{counted(points, 'run')} in {max(course.days[-1] for course in found):.1f} days {verb(points, 'is')} "
+        "too few for a trend",
         evidence=[COURSE], fix=f"run preflight again: a trend needs {ENOUGH} runs over at least one day",
     )  # fmt: skip

@@ -88,7 +88,7 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
         if up < wanted and measure.board > wanted:
             return unknown(
                 f"{up} of the model's {measure.board} NVLinks are up, and no GPU here has more than {wanted}: "
-                "the rest may be connected to GPUs of the board outside this machine",
+                "the other links may lead to GPUs of the board outside this machine",
                 found=up,
                 expected=f"{measure.board} on a complete board",
                 fix="`nvidia-smi nvlink -s` on an identical node",
@@ -115,9 +115,9 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
     slowest = min((gpu.link_gbytes_s for gpu in health.gpus if gpu.link_gbytes_s is not None), default=0.0)
     good = f"has {wanted} NVLinks up"
     if slowest:
-        good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
+        good += f", {slowest:g} GB/s or more each, {wanted * slowest:.0f} GB/s in each direction in total"
     if domain:
-        good += f"; its NVLink domain has {domain} GPUs"
+        good += f"; the NVLink domain has {domain} GPUs"
     yield from each_gpu(health, judge, what="NVLinks", good=good, needs=("links",))
 
 
@@ -221,5 +221,5 @@ def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
 
 def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     if site.part is not None:
-        return skipped(f"{site.part.name}: no NVLink, or no optional bridges", evidence=[PCI_BUS])
+        return skipped(f"{site.part.name} has no NVLink, or no optional NVLink bridges", evidence=[PCI_BUS])
     return unknown("no GPU has an NVLink, and it is not known whether this machine should have any", evidence=evidence)

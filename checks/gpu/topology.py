@@ -12,7 +12,7 @@ from preflight.checks.applicability import PCI_BUS, fewer_nics, flattened, no_gp
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH
 from preflight.facts.node import TOPO, NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nvidia.topology import Topology
@@ -23,10 +23,10 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
 def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
     """Skip nodes with a single GPU, or with cards whose NVLinks are optional."""
     if len(node.gpus_on_bus) < 2:
-        return skipped("one GPU: there is no pair", evidence=[PCI_BUS])
+        return skipped("there is only one GPU, so there is no pair", evidence=[PCI_BUS])
     if site.part is None or site.part.gpu.sxm:
         return None
-    return skipped(f"{site.part.name}: cards without NVLink, or with optional bridges", evidence=[PCI_BUS])
+    return skipped(f"{site.part.name} has no NVLink, or no optional NVLink bridges", evidence=[PCI_BUS])
 
 
 @check(
@@ -136,7 +136,8 @@ def _mesh(
     lower = [{one, other} for one, other, links in pairs if links < best]
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
         found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
-        yield unknown(f"the GPUs have {found} NVLinks to each other: part of a mesh with GPUs outside this machine",
+        yield unknown(f"the GPUs have different numbers of NVLinks to each other ({found}), so they may belong to "
+                      "a mesh with GPUs outside this machine",
                       found=found, evidence=evidence,
                       fix="compare with `nvidia-smi nvlink -s` on an identical node")  # fmt: skip
         return
@@ -290,9 +291,10 @@ def judge_nearest_nics(
         shared = sorted(nic for nic, number in users.items() if number > 1)
         pairs = ", ".join(f"{gpu} {'+'.join(nics)}" for gpu, nics in near.items())
         yield passed(
-            f"{len(near)} of {len(codes)} GPUs have a NIC behind their own PCIe switch"
-            + (f"; shared by several GPUs: {', '.join(shared)}" if shared else "")
-            + (f"; over NVLink and another GPU's NIC, by design: {', '.join(lenders)}" if lenders else ""),
+            f"{some_of(len(near), len(codes), 'GPU')} {verb(len(near), 'has')} a NIC behind "
+            f"{'its' if len(near) == 1 else 'their'} own PCIe switch"
+            + (f"; several GPUs share {', '.join(shared)}" if shared else "")
+            + (f"; by design, {', '.join(lenders)} use another GPU's NIC over NVLink" if lenders else ""),
             found=pairs,
             evidence=evidence,
         )

@@ -15,7 +15,7 @@ from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import ACTIONS, Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import ACTIONS, Finding, check, counted, failed, passed, unknown, verb, warned
 from preflight.parsers.nvidia.xid_marks import is_cleared, no_row_left, own_words, required_recovery
 from preflight.textprep.plain_text import ends_of
 
@@ -132,7 +132,8 @@ def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterat
     if unread:
         lines, them = (f"{len(unread)} lines", "them") if len(unread) > 1 else ("a line", "it")
         yield unknown(
-            f"{lines} with an {kind} whose number or address is incomplete", found=unread[0][:200],
+            f"{lines} of the kernel log {verb(len(unread), 'has')} an {kind} whose number or address is "
+            "incomplete", found=unread[0][:200],
             evidence=context.evidence, fix=f"read {them} on the node: `dmesg | grep {kind}`",
             quote="\n".join(line[:300] for line in unread[:8]),
         )  # fmt: skip
@@ -220,9 +221,10 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
         fix, action = NO_ROW_LEFT, "replace"
     elif remapping and fix == RESET:
         fix = REPLACE
+    often = "" if times == 1 else ", twice" if times == 2 else f", {times} times"
     code = f"Xid {event.code}" if event.coded else f"Xid {event.code} (from a line without a code)"
     return report(
-        f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
+        f"{named}{code}: {policy.meaning}{printed}{often}"
         + (f", {when}" if when else "") + (f"; also Xid {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
         subject=address, found=event.line[:200], expected=f"no such Xid{context.since}", evidence=context.evidence,

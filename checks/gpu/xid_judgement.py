@@ -22,7 +22,7 @@ def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPo
 
     ``recovery`` is the recovery action that the driver requests now; None if unknown.
     """
-    policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT, "monitor")
+    policy = POLICY.get(event.code) or XidPolicy(f"unknown code ({event.text[:60]})", Act.WARN, SUPPORT, "monitor")
     if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
         first = judged(XidEvent(event.at_s, event.address, event.cause, "", event.line), found, recovery)
         return XidPolicy(f"clean-up after Xid {event.cause} ({first.meaning})", first.act, first.fix, first.action)
@@ -47,7 +47,7 @@ def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
     """Judge an Xid whose severity depends on its text or on repetitions."""
     if event.code == 154:
         named = xid_marks.required_recovery(event.text) or event.text[:60]
-        return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT, "monitor")
+        return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning} to {named}", Act.WARN, SUPPORT, "monitor")
     if event.code == 74:
         repeated = found.counts.get((event.address, 74), 0) > 1 or bool(found.switches)
         return XidPolicy(policy.meaning + (", repeated or with an SXid" if repeated else ""),

@@ -112,17 +112,18 @@ def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str
     needs = ".".join(f"{part:02d}" for part in OLDEST_DRIVER.get(made.major, ()))
     if enough is None:
         yield unknown(
-            f"PyTorch {made.package.version} is built for CUDA {made.cuda}, and its oldest "
-            "supported driver is not in the table",
+            f"PyTorch {made.package.version} is built for CUDA {made.cuda}, but the oldest "
+            f"driver that supports CUDA {made.major} is unknown",
             subject=subject,
             evidence=evidence,
             fix=f"see {GUIDE}",
         )
     elif not enough and _forward(node):
         yield unknown(
-            f"driver {written} is older than CUDA {made.major}, and a cuda-compat package is installed: it is "
-            f"not known whether jobs load it", subject=subject, found=written, expected=f"driver {needs} or newer",
-            evidence=[*evidence, FORWARD], fix="in the job: `python -c 'import torch; torch.zeros(1).cuda()'`",
+            f"driver {written} is older than CUDA {made.major} requires; a cuda-compat package is "
+            "installed, but it is unknown whether jobs load it", subject=subject, found=written,
+            expected=f"driver {needs} or newer",
+            evidence=[*evidence, FORWARD], fix="run in the job: `python -c 'import torch; torch.zeros(1).cuda()'`",
         )  # fmt: skip
     elif not enough:
         yield failed(f"driver {written} is too old for PyTorch {made.package.version}, which is built for CUDA "

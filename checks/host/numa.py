@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, all_of, check, counted, failed, passed, some_of, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, some_of, unknown, verb, warned
 from preflight.textprep.plain_text import fold_ids
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if far := [gpu for gpu in placed if gpu not in near]:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
         yield failed(
-            f"no local CPU of {some_of(len(far), len(gpus), 'GPU')} is among the allowed CPUs {fold_ids(allowed)}",
+            f"{some_of(len(far), len(gpus), 'GPU')} {verb(len(far), 'has')} no local CPU among the allowed CPUs "
+            f"{fold_ids(allowed)}",
             subject=far[0].address if len(far) == 1 else "",
             expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
             **details,
@@ -72,7 +73,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(
             f"the CPUs nearest to {', '.join(silent)} are unknown",
             evidence=[PCI_BUS],
-            fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology",
+            fix="if the node is a virtual machine (numa_node -1), give it the NUMA topology of its host",
         )
 
 
@@ -84,10 +85,13 @@ def _one_of_several(node: NodeFacts) -> bool:
 def _few_cpus(node: NodeFacts, details: Mapping[str, Any]) -> Finding | None:
     number, gpus = len(node.allowed_cpus), len(node.own_gpus)
     if number < gpus:
-        message = f"{counted(number, 'CPU')} for {counted(gpus, 'GPU')}: every rank's proxy and loader share them"
+        message = (
+            f"only {counted(number, 'CPU is', 'CPUs are')} allowed for {counted(gpus, 'GPU')}, so the proxies and data "
+            "loaders of all ranks share them"
+        )
         return warned(message, expected=f"at least {gpus} CPUs", **details)
     if _one_of_several(node) and number < 4:
-        message = f"{counted(number, 'CPU is', 'CPUs are')} allowed for this rank, its proxies and data loaders"
+        message = f"only {counted(number, 'CPU is', 'CPUs are')} allowed for this rank, its proxies and data loaders"
         return warned(message, expected="at least 4 CPUs", **details)
     return None
 
@@ -98,7 +102,7 @@ def _unbound(node: NodeFacts, near: Sequence[PciDevice], details: Mapping[str, A
     if not node.allowed_cpus >= frozenset().union(*(numa.cpus for numa in node.numa_nodes)):
         return None
     return warned(
-        "this rank is not bound: it may run on the far socket",
+        "this rank is not bound to CPUs, so it may run on the far socket",
         expected=f"CPUs of {fold_ids(near[0].local_cpus or frozenset())}, near {near[0].address}",
         fix="Bind the ranks (`--cpu-bind=map_ldom`, `--bind-to numa`); NCCL binds only its own threads.",
         **details,
@@ -109,7 +113,7 @@ def _far_nics(node: NodeFacts, site: Site, details: Mapping[str, Any]) -> Findin
     if not (nics := _nics_out_of_reach(node, site)):
         return None
     return warned(
-        f"{', '.join(nics[:4])}: no CPU local to the NIC among the allowed CPUs {fold_ids(node.allowed_cpus)}",
+        f"none of the allowed CPUs {fold_ids(node.allowed_cpus)} is local to {', '.join(nics[:4])}",
         subject=nics[0] if len(nics) == 1 else "",
         expected="some CPUs of the NIC's NUMA node: NCCL's proxies ring its doorbells",
         **details,
@@ -157,14 +161,14 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     allowed, gpus = node.allowed_memory_nodes, node.own_gpus
     if node.cpu_nodes == 1 and all(gpu.numa_node is None for gpu in gpus):
-        yield passed("there is one NUMA node", found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])
+        yield passed("all CPUs belong to one NUMA node", found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])
         return
     silent = [gpu.address for gpu in gpus if gpu.numa_node is None]
     far = [gpu for gpu in gpus if gpu.numa_node is not None and gpu.numa_node not in allowed]
     if far:
         nodes = sorted({gpu.numa_node for gpu in far if gpu.numa_node is not None})
         yield warned(
-            f"{len(far)} of {len(gpus)} GPUs: memory cannot be allocated on their NUMA node",
+            f"memory cannot be allocated on the NUMA node of {some_of(len(far), len(gpus), 'GPU')}",
             subject=far[0].address if len(far) == 1 else "",
             found=f"nodes {fold_ids(allowed)}",
             expected=f"node {', '.join(map(str, nodes))} too, near {', '.join(gpu.address for gpu in far)}",
@@ -175,7 +179,8 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
     if silent:
         yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS],
-                      fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology")  # fmt: skip
+                      fix="if the node is a virtual machine (numa_node -1), give it the NUMA topology of its "
+                          "host")  # fmt: skip
 
 
 @check(
@@ -207,14 +212,15 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
     if setting is None or not node.nccl_env.integer(setting.name):
-        yield passed("NCCL_IGNORE_CPU_AFFINITY is not set: NCCL stays in the mask", evidence=[PROCESS])
+        yield passed("NCCL_IGNORE_CPU_AFFINITY is not set, so NCCL keeps to the CPU mask", evidence=[PROCESS])
         return
     allowed = node.allowed_cpus
     everywhere = allowed >= frozenset().union(*(numa.cpus for numa in node.numa_nodes))
     reached = [gpu for gpu in node.own_gpus if gpu.local_cpus and gpu.local_cpus & allowed]
     if everywhere or not reached:
-        why = "there is no mask" if everywhere else "the mask is away from the GPU"
-        yield passed(f"{setting.text}: {why}", found=f"CPUs {fold_ids(allowed)}", evidence=[setting.source, STATUS])
+        near = "no CPU is masked" if everywhere else "no allowed CPU is near a GPU"
+        why = f"does no harm, because {near}"
+        yield passed(f"{setting.text} {why}", found=f"CPUs {fold_ids(allowed)}", evidence=[setting.source, STATUS])
         return
     yield warned(
         f"{setting.text} in {setting.where} lets NCCL leave the CPU mask {fold_ids(allowed)}",

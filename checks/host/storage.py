@@ -60,7 +60,7 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     found, roles = _mounts(node), site.roles(node)
     if node.in_container:
-        yield unknown(f"{counted(len(found), 'network mount')}; the host's routes are not visible in a container",
+        yield unknown(f"the host's routes to {counted(len(found), 'network mount')} are not visible in a container",
                       found=_listed(found), evidence=[MOUNTS], fix="check on the host")  # fmt: skip
         return
     compute = {port.netdev: port.name for port in roles.compute if port.netdev}
@@ -82,7 +82,10 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"the route to {some_of(len(silent), len(found), 'network mount')} is not known",
                       found=_listed(silent), evidence=[silent[0].evidence], fix=_FIND_INTERFACE)  # fmt: skip
     if apart:
-        message = f"no compute port is used to reach {counted(len(apart), 'network mount')}"
+        message = (
+            f"no compute port is used to reach "
+            f"{'the only network mount' if len(apart) == 1 else f'any of {len(apart)} network mounts'}"
+        )
         yield passed(message, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
 
 

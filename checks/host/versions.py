@@ -47,7 +47,8 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     empty = [library.path for library in libraries if library.size_bytes == 0]
     if empty:
         yield failed(
-            f"{counted(len(empty), 'empty driver library', 'empty driver libraries')} ({', '.join(empty[:3])})",
+            f"{counted(len(empty), 'driver library is an empty file', 'driver libraries are empty files')}: "
+            f"{', '.join(empty[:3])}",
             subject=empty[0] if len(empty) == 1 else "",
             found="0 bytes",
             expected="a shared library",
@@ -58,7 +59,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     versions = {lib.path: version for lib in in_use if (version := _points_to(lib.target))}
     if not versions:
         if not empty:
-            yield unknown("no libcuda.so.1 or libnvidia-ml.so.1 in the loader's usual directories",
+            yield unknown("the loader's usual directories contain no libcuda.so.1 or libnvidia-ml.so.1",
                           evidence=[facts.versions.LIBRARIES],
                           fix="look for them with `ldconfig -p | grep -e libcuda -e nvidia-ml`")  # fmt: skip
         return
@@ -67,15 +68,15 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if wrong:
         found = " and ".join(sorted(set(wrong.values())))
         yield failed(
-            f"the driver's libraries have version {found}, the kernel module has {loaded}",
+            f"the driver's libraries have version {found}, but the kernel module has {loaded}",
             found=found,
             expected=loaded,
             evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION],
             quote="\n".join(f"{path} -> {version}" for path, version in wrong.items()),
         )
     if not wrong and not empty:
-        shown = counted(len(versions), "driver library", "driver libraries")
-        yield passed(f"{shown} with the kernel module's version", found=loaded,
+        shown = counted(len(versions), "driver library has", "driver libraries have")
+        yield passed(f"{shown} the kernel module's version", found=loaded,
                      evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION])  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield skipped("neither the system nor a Python package contains NCCL", evidence=[facts.versions.LIBRARIES])
     elif len(set(versions.values())) == 1:
         yield passed(
-            f"one NCCL version: {next(iter(versions.values()))}", found=found, evidence=[facts.versions.LIBRARIES]
+            f"only NCCL {next(iter(versions.values()))} is installed", found=found, evidence=[facts.versions.LIBRARIES]
         )
     else:
         several = " and ".join(sorted(set(versions.values())))

@@ -106,7 +106,7 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
         cause = group.cause
         message = (
             f"{name}: {some_of(number, direct + number, 'network channel')}{f' of {group.named}' if apart else ''} "
-            f"{'runs' if direct + number == 1 else 'run'} without GPUDirect RDMA{because(group, named_before=apart)}"
+            f"{verb(number, 'runs')} without GPUDirect RDMA{because(group, named_before=apart)}"
         )
         if can.able is False and not uses:
             yield skipped(f"{message}: {can.why}", subject=name, evidence=[key])

@@ -64,10 +64,10 @@ def levels(site: Site, built: RooflineMachine) -> tuple[Level, ...]:
 
 
 def _level_text(level: Level) -> str:
-    switches = f"{level.switches / 1000:g} TB/s by its switches" if level.switches is not None else "switches unknown"
+    switches = f"{level.switches / 1000:g} TB/s by switches" if level.switches is not None else "switches unknown"
     return (
-        f"{level.name} {level.per_gpu:.4g} GB/s per GPU ({level.links / 1000:g} TB/s by its links, {switches}: "
-        f"{level.binds} are the limit, {level.gpus} GPUs)"
+        f"{level.name} {level.per_gpu:.4g} GB/s per GPU ({level.gpus} GPUs, limited by its {level.binds}: "
+        f"{level.links / 1000:g} TB/s by links, {switches})"
     )
 
 
@@ -110,18 +110,16 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     summary = "; ".join(_level_text(level) for level in found)
     leaf = found[1]
     if len(found) == 2:
-        yield passed(f"one unit: {summary}", found=f"{leaf.per_gpu:.4g} GB/s per GPU")
+        yield passed(f"the fat tree has one unit; {summary}", found=f"{leaf.per_gpu:.4g} GB/s per GPU")
         return
     spine = found[2]
     ratio, declared = leaf.per_gpu / spine.per_gpu, site.members.tree.oversubscription
     if ratio <= (declared or 1) * 1.001:
-        yield passed(f"{summary}; oversubscription {ratio:.2f}", found=f"{ratio:.2f}")
+        yield passed(f"{summary}; the oversubscription is {ratio:.2f}", found=f"{ratio:.2f}")
         return
     grade = failed if declared is not None else warned
     yield grade(
-        f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, the leaf {leaf.per_gpu:.4g}: "
-        f"{spine.binds} are the limit; "
-        f"{summary}",
+        f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, but the leaf {leaf.per_gpu:.4g} GB/s; {summary}",
         found=f"{ratio:.2f}",
         expected=f"at most {declared:g}" if declared is not None else "1, or the declared oversubscription",
         fix="add spines or links between leaves and spines, or declare oversubscription = ... in the cluster file",
@@ -158,7 +156,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     model, built = site.members.model, machine(site)
     if isinstance(built, str):
-        yield unknown(f"{built}, so no batch can be computed", fix=_DECLARE)
+        yield unknown(f"{built}, so no batch size can be computed", fix=_DECLARE)
         return
     flops = BF16_FLOPS.get(built.gpu.name)
     if flops is None:
@@ -187,17 +185,18 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         bounds += f", divided by {shared / rate:.3g} (experts shared by {ways} GPUs: {level})" if ways > 1 else ""
     found = f"{model.tokens_per_gpu} tokens"
     message = (
-        f"{model.tokens_per_gpu} tokens per GPU; the GPU stays busy with more than {batch.too_few(least)}: {bounds}"
+        f"a step has {model.tokens_per_gpu} tokens per GPU, and needs more than {batch.too_few(least)} to keep the GPU "
+        f"busy; the limit is {bounds}"
     )
     enough = model.tokens_per_gpu >= least * (1 - 1e-9)
     if enough and model.sharding is None and model.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
         wanted = batch.too_few(least * sharded / plain)
-        yield unknown(f"{message}, with complete replicas; FSDP needs more than {wanted}", found=found,
+        yield unknown(f"{message}; with FSDP, it is {wanted}", found=found,
                       fix='declare it in the cluster file: [class.NAME.model] sharding = "data" or "fsdp"')  # fmt: skip
     elif enough:
         yield passed(message, found=found)
     elif model.experts is not None and model.expert_ways is None:
-        yield unknown(f"{message}, unless experts are shared", found=found,
+        yield unknown(f"{message}, unless several GPUs share the experts", found=found,
                       fix="declare it in the cluster file: [class.NAME.model] expert_ways = ...")  # fmt: skip
     else:
         yield warned(message, found=found)
@@ -206,8 +205,8 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         fits = model.tensor_ways <= most and model.tensor_ways <= built.domain
         grade = passed if fits else warned
         yield grade(
-            f"a layer of {model.feed_forward} is split over {model.tensor_ways} GPUs; at most "
-            f"{min(most, built.domain):.3g} stay busy inside the NVLink domain of {built.domain}",
+            f"a feed-forward layer of {model.feed_forward} is split over {model.tensor_ways} GPUs; at most "
+            f"{min(most, built.domain):.3g} stay busy in an NVLink domain of {built.domain} GPUs",
             found=f"{model.tensor_ways} ways",
         )
 

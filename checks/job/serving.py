@@ -77,8 +77,8 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
         return
     queue, prefill, transfer = metrics.mean("queue"), metrics.mean("prefill"), metrics.mean("transfer")
     tail = first.bounds(0.99)
-    shown = f"first token after {seconds(first.mean)} (mean of {first.observations:.0f}"
-    shown += f", p99 above {seconds(tail[0])})" if tail is not None and tail[0] > first.mean else ")"
+    shown = f"the first token takes {seconds(first.mean)} (mean of {first.observations:.0f}"
+    shown += f"; the 99th percentile is above {seconds(tail[0])})" if tail is not None and tail[0] > first.mean else ")"
     if queue is None:
         yield unknown(f"{metrics.name}: {shown}; no queue time is reported", found=seconds(first.mean),
                       evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend; older "
@@ -98,12 +98,13 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
         yield passed(f"{metrics.name}: {shown}: {parts}, no longer than {why}", found=f"{100 * waits:.0f}% queue",
                      evidence=evidence)  # fmt: skip
     elif share is None:
-        yield unknown(f"{metrics.name}: {shown}, {100 * waits:.0f}% in the queue; prefill time is not reported",
+        yield unknown(f"{metrics.name}: {shown}, {100 * waits:.0f}% of it in the queue; the time of the prefill "
+                      "is not reported",
                       found=f"{100 * waits:.0f}% queue", evidence=evidence,
                       fix="Compare with the first token of a single request on an idle engine.")  # fmt: skip
     elif share < _PREFILL and share + waits < _PREFILL:
         yield warned(
-            f"{metrics.name}: {shown}: {parts}; the rest is unexplained",
+            f"{metrics.name}: {shown}: {parts}, and {100 * (1 - share - waits):.0f}% is not explained",
             found=f"{100 * (1 - share - waits):.0f}% elsewhere", expected="prefill or queue", evidence=evidence,
             fix="Look at the frontend's and tokeniser's CPU, and at the transfer of the KV cache.",
         )  # fmt: skip
@@ -163,10 +164,10 @@ def _queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
         return
     queued = sum(count > 0 for count in waiting)
     most, spent = max(waiting), metrics.mean("queue")
-    run = "" if running is None else f", {running} run"
+    run = "" if running is None else f", and {running} run"
     shown = f"{metrics.name}: {_wait(most)}{'' if running is None else f' and {running} run'}"
     if len(waiting) >= SCRAPES:
-        message = f"{metrics.name}: requests wait in {queued} of {len(waiting)} scrapes, at most {most}"
+        message = f"{metrics.name}: requests wait in {queued} of {len(waiting)} scrapes, at most {most} at once"
         share = f"{queued} of {len(waiting)}"
         if 2 * queued <= len(waiting):
             yield passed(message, found=share, evidence=evidence)

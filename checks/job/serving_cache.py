@@ -72,7 +72,7 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
     since = "between the scrapes" if len(metrics.scrapes) > 1 else "since the start"
     waits = [scrape for scrape in used if (scrape.cache_used or 0.0) >= _FULL and scrape.waiting]
     if preempted and requests is not None and preempted > _PREEMPTED * requests:
-        of = f" of {finished:.0f} finished" if finished else ""
+        of = f" for {finished:.0f} finished requests" if finished else ""
         yield warned(f"{metrics.name}: {preempted:.0f} preemptions{of} {since}{full}", found=f"{preempted:.0f}",
                      expected=f"at most {100 * _PREEMPTED:.0f}% of the requests", evidence=evidence)  # fmt: skip
     elif waits and not waits_briefly(metrics):
@@ -86,7 +86,7 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
         yield unknown(f"{metrics.name}: {preempted:.0f} preemptions {since}, of an unknown number of requests{full}",
                       found=f"{preempted:.0f}", evidence=evidence)  # fmt: skip
     elif preempted is None and share is None:
-        yield unknown(f"{metrics.name}: neither use of the KV cache nor preemptions are reported",
+        yield unknown(f"{metrics.name} reports neither the use of its KV cache nor preemptions",
                       evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend.")  # fmt: skip
     elif preempted is None and share is not None and share >= _FULL:
         yield unknown(f"{metrics.name}: no preemptions are reported{full}", found=f"{100 * share:.0f}%",
@@ -149,7 +149,7 @@ def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Find
     lost = ", ".join(f"{count:.0f} {word}" for word, count in counts.items() if count)
     many = sum(counts.values()) > _LOST * every
     if many:
-        yield warned(f"{metrics.name}: transfers of KV caches: {lost} of {every:.0f}", found=lost,
+        yield warned(f"{metrics.name}: of {every:.0f} transfers of KV caches, {lost}", found=lost,
                      expected="at most one in 1000", evidence=evidence,
                      fix="The engine's log names the peer and the reason; check the network to it.")  # fmt: skip
     if transfer is None or transfer.mean is None or transfer.observations < ENOUGH:
@@ -164,10 +164,10 @@ def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Find
     share = transfer.mean / first if first else 0.0
     of_first = f"{100 * share:.0f}% of the time to the first token"
     if share > _SHARE and not _decodes_only(metrics):
-        yield warned(f"{message}: {of_first}", found=f"{100 * share:.0f}%",
+        yield warned(f"{message}, which is {of_first}", found=f"{100 * share:.0f}%",
                      expected=f"at most {100 * _SHARE:.0f}%", evidence=evidence)  # fmt: skip
     elif late is not None:
-        yield warned(f"{message}, p99 above {seconds(late)}", found=f"above {seconds(late)}",
+        yield warned(f"{message}; the 99th percentile is above {seconds(late)}", found=f"above {seconds(late)}",
                      expected=f"at most {_TAIL:.0f} times the mean", evidence=evidence)  # fmt: skip
     elif share > _SHARE:
         yield unknown(f"{message}: {of_first} of this engine, which computes no prefill", found=rate.strip(),
@@ -257,8 +257,8 @@ def _offload(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Findi
         return
     share = time / first.total
     rate = f" at {loaded / time / 1e9:.1f} GB/s" if time else ""
-    message = (f"{metrics.name}: {loaded / (1 << 30):.3g} GiB of offloaded KV caches were loaded{rate}: "
-               f"{100 * share:.0f}% of the time to first tokens")  # fmt: skip
+    message = (f"{metrics.name}: {loaded / (1 << 30):.3g} GiB of offloaded KV caches were loaded{rate}, which took "
+               f"{100 * share:.0f}% of the time to the first tokens")  # fmt: skip
     if share > _SHARE:
         yield warned(message, found=f"{100 * share:.0f}%", expected=f"at most {100 * _SHARE:.0f}%",
                      evidence=evidence)  # fmt: skip

@@ -85,11 +85,12 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
         yield unknown(f"{metrics.name}: fewer than {ENOUGH} measurements of the time per output token are reported",
                       evidence=evidence, fix=MORE)  # fmt: skip
         return
-    shown = f"{metrics.name}: {seconds(tokens.mean)} per output token (mean of {tokens.observations:.0f})"
+    shown = f"{metrics.name}: an output token takes {seconds(tokens.mean)} (mean of {tokens.observations:.0f})"
     bound = _bound(site, metrics)
     if isinstance(bound, str):
         declare = "gpu_memory_gbytes_s" if "gpu_memory" in bound else "weights_gib, gpus and kv_cache_gib"
-        yield unknown(f"{shown}; no bound to compare with: {bound}", evidence=evidence, found=seconds(tokens.mean),
+        yield unknown(f"{shown}; there is no bound to compare it with, because {bound}", evidence=evidence,
+                      found=seconds(tokens.mean),
                       fix=f"declare {declare} in [class.NAME.serving]")  # fmt: skip
         return
     of_weights, ratio = tokens.mean / bound.weights, tokens.mean / bound.longest
@@ -98,10 +99,10 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
         if of_weights >= IMPOSSIBLE:
             yield passed(message, found=f"{of_weights:.2g} times", evidence=evidence)
         else:
-            yield unknown(f"{message}: several tokens per step, or sizes other than declared",
+            yield unknown(f"{message}; a step may produce several tokens, or the sizes differ from the declared ones",
                           found=f"{of_weights:.2g} times", expected="at least 1", evidence=evidence)  # fmt: skip
         return
-    what = "reading the weights" if bound.without_cache else "reading weights and KV cache"
+    what = "reading the weights" if bound.without_cache else "reading the weights and the KV cache"
     if bound.longest > bound.memory:
         what = "the arithmetic of its batch"
     message = f"{shown}, {ratio:.2g} times the {seconds(bound.longest)} that {what} takes"
@@ -190,7 +191,7 @@ def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Seque
                       evidence=evidence)  # fmt: skip
         return
     if abs(amount.observations - transfer.observations) > DIFFERENT * transfer.observations:
-        yield unknown(f"{metrics.name}: the times of {transfer.observations:.0f} transfers of KV caches are reported, "
+        yield unknown(f"{metrics.name} reports the times of {transfer.observations:.0f} transfers of KV caches, "
                       f"but the bytes of {amount.observations:.0f}", evidence=evidence, fix=MORE)  # fmt: skip
         return
     rate = amount.total / transfer.total
@@ -203,12 +204,14 @@ def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Seque
         return
     message += f", {rate / line:.0%} of a NIC's {line / 1e9:g} GB/s"
     if rate > _nics(run, site) * line:
-        yield unknown(f"{message}: more than all NICs of a node, so not over the network",
+        yield unknown(f"{message}; this is more than all NICs of a node carry, so the transfers do not use the network",
                       found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)  # fmt: skip
     elif rate >= OF_LINE * line:
         yield passed(message, found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)
     elif amount.mean < SMALL_CACHE:
-        yield unknown(f"{message}: too small to reach it", found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)
+        yield unknown(
+            f"{message}; they are too small to reach that rate", found=f"{rate / 1e9:.3g} GB/s", evidence=evidence
+        )
     else:
         yield warned(message, found=f"{rate / 1e9:.3g} GB/s", expected=f"at least {OF_LINE * line / 1e9:.3g} GB/s",
                      evidence=evidence)  # fmt: skip

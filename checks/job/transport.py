@@ -10,7 +10,7 @@ from preflight.checks.job.cause import HostGroup, because, blamed, contradiction
 from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown
+from preflight.model import Finding, check, failed, passed, skipped, unknown, verb
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import HostStatements
@@ -105,12 +105,12 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
         )
     if log.ofi_provider is not None and log.ofi_provider.name.startswith(("tcp", "sockets", "udp")):
         return failed(
-            f"{name}: libfabric's {log.ofi_provider.name} provider carries {_traffic(nodes)}, expected efa",
+            f"{name}: libfabric's {log.ofi_provider.name} provider carries {_traffic(nodes)} instead of efa",
             subject=name,
             found=log.ofi_provider.name,
             expected="an RDMA provider",
             evidence=[key],
-            fix=f"{_OF_LIBFABRIC} FI_PROVIDER=efa makes a run fail that would fall back.",
+            fix=f"{_OF_LIBFABRIC} With FI_PROVIDER=efa, a run fails instead of falling back.",
             quote=cited(log.ofi_provider.first, _decisive(log)),
         )
     found = " and ".join(_kind(log, network) for network in networks)
@@ -162,8 +162,9 @@ def _traffic_of_group(
     share = f" on {tcp} of {total} channels" if tcp < total else ""
     if not others:
         return (f"the traffic of {group.named}" if apart else _traffic(nodes)) + share
-    ways = " and ".join(sorted({f"NET/{network}" for host in others for network in host.networks}))
-    return f"the traffic of {group.named}{share}, but that of {named(others)} uses {ways}"
+    ways = sorted({f"NET/{network}" for host in others for network in host.networks})
+    carried = f"{' and '.join(ways)} {verb(len(ways), 'carries')} that of {named(others)}"
+    return f"the traffic of {group.named}{share}, but {carried}"
 
 
 #: Next step where the plug-in for libfabric (EFA) did not start.
@@ -175,12 +176,13 @@ _OF_LIBFABRIC = (
 
 def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
     name, cause = log_name(key), group.cause
-    message = f"{name}: TCP sockets carry {traffic}, expected RDMA"
+    message = f"{name}: TCP sockets, not RDMA, carry {traffic}"
     stated = log.obstacles[0] if log.obstacles else None
     if cause is not None:
         message += because(group, named_before=group.named in traffic)
     elif stated is not None:
-        message += f"; first stated cause, line {stated.number}: {stated.message[:120].rstrip('.')}"
+        cause_text = stated.message[:120].rstrip(".")
+        message += f"; the first cause that the log states is in line {stated.number}: {cause_text}"
     elif log.ib_devices:
         names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
         message += f"; RDMA was found but not used: {names}"

@@ -68,7 +68,7 @@ def _within(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterato
     if nodes == 1 and on_network:
         network = f"NET/{log.channels[0].network}"
         channels = counted(on_network, "channel connection uses", "channel connections use")
-        yield warned(f"{name}: one node, but {channels} {network}", subject=name,
+        yield warned(f"{name}: the job runs on one node, but {channels} {network}", subject=name,
                      found=network, expected="P2P or SHM between the GPUs of one node", evidence=[key],
                      quote=cited(log.channels[0].first))  # fmt: skip
     elif not log.local:
@@ -90,7 +90,7 @@ def _of_shared_memory(shared: Sequence[LocalChannels], linked: str, key: str) ->
     if linked:
         return warned(f"{name}: {_shown(shared)}, though {linked}", subject=name, found="SHM", expected="P2P",
                       evidence=[key], quote=cited(shared[0].first)).about(_PEER)  # fmt: skip
-    return unknown(f"{name}: {_shown(shared)}; whether NVLink or PCIe could carry it directly is not known",
+    return unknown(f"{name}: {_shown(shared)}; it is not known whether NVLink or PCIe could carry their data directly",
                    subject=name, found="SHM", expected="P2P, unless the GPUs are on different sockets without NVLink",
                    evidence=[key], fix="Compare with `nvidia-smi topo -m` and `nvidia-smi topo -p2p r` on that node, "
                    "or judge the log with the node's evidence.").about(_PEER)  # fmt: skip
@@ -113,7 +113,7 @@ def _nothing_local(log: NcclLog, nodes: int | None, key: str) -> Iterator[Findin
     if log.nranks is not None and nodes is not None and log.nranks <= nodes and not several:
         yield skipped(f"{name}: each node has one rank", subject=name, evidence=[key])
     elif several and log.channels and _off(log, "NCCL_P2P_DISABLE") and _off(log, "NCCL_SHM_DISABLE"):
-        yield warned(f"{name}: the ranks of {several[0]} use only the network, since peer-to-peer and shared memory "
+        yield warned(f"{name}: the ranks of {several[0]} use only the network, because peer-to-peer and shared memory "
                      "are disabled", subject=name, found=f"NET/{log.channels[0].network}", expected="P2P or SHM",
                      evidence=[key], quote=cited(log.channels[0].first))  # fmt: skip
     else:

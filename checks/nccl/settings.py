@@ -15,7 +15,7 @@ from preflight.facts.nccl_settings.catalogue import dotted, table
 from preflight.facts.nccl_settings.rank_agreement import MUST, values
 from preflight.facts.nccl_settings.unknown_names import repeats_default
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, warned
+from preflight.model import Finding, check, failed, passed, verb, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_settings.collect import RankEnvironment
@@ -75,7 +75,8 @@ def _owners(node: NodeFacts) -> str:
         return ""
     owners = {table().owner(one.name) for one in node.nccl_env.settings if "NCCL" in one.name}
     theirs = sorted(owners - {"NCCL", ""})
-    return "; every name is known" + (f", some of them from {', '.join(theirs)}" if theirs else "")
+    every = "its name" if len(node.nccl_env.settings) == 1 else "every name"
+    return f"; {every} is known" + (f", and some belong to {', '.join(theirs)}" if theirs else "")
 
 
 @check(
@@ -118,8 +119,8 @@ def _releases(node: NodeFacts) -> str:
     release = f"NCCL {' and '.join(map(dotted, versions))}" if versions else "the newest NCCL"
     mine = [table().variables.get(one.name) for one in node.nccl_env.settings]
     private = [variable.name for variable in mine if variable is not None and not variable.documented]
-    also = f"; undocumented, so any release may remove it: {', '.join(private[:3])}" if private else ""
-    return f"; no name belongs to a release other than {release}{also}"
+    also = f"; {', '.join(private[:3])} {verb(len(private), 'is')} not documented, so any release may change that"
+    return f"; no name is deprecated in, removed from or newer than {release}{also if private else ''}"
 
 
 # --- values ----------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A time-out or buffer size that was tuned for this fabric; add a comment where it is set.
     """
     found = [*rule_findings(node, site, "bad_values"), *redacted(node)]
-    missing = list(unread(node, "a value that NCCL reads differently"))
+    missing = list(unread(node, "a value that NCCL does not read as written"))
     yield from (*found, *missing)
     if not found and not missing:
         yield passed(f"{_counted(node)}{_defaults(node)}", evidence=[PROCESS])
@@ -169,8 +170,8 @@ def _defaults(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
     same = repeats_default(node.nccl_env)
-    also = f"; set to the default: {', '.join(same[:3])}" if same else ""
-    return f"; NCCL takes every value as written{also}"
+    also = f"; {', '.join(same[:3])} {verb(len(same), 'is')} set to the default" if same else ""
+    return f"; NCCL takes {'its' if _nccl(node) == 1 else 'every'} value as written{also}"
 
 
 @check(
@@ -266,6 +267,8 @@ def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
             one.text for one in node.nccl_env.settings if one.name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
         ]
         yield passed(
-            f"{' with '.join(limits)}: within NCCL's limits" if limits else "neither variable is set",
+            f"{' with '.join(limits)} is within NCCL's limits"
+            if limits
+            else "NCCL_SOCKET_NTHREADS and NCCL_NSOCKS_PERTHREAD are not set",
             evidence=[PROCESS],
         )

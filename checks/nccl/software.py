@@ -200,7 +200,7 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{handling.text} keeps error handling on", subject=handling.name, evidence=[handling.source])
     elif installed is not None and old:
         release = ".".join(map(str, installed))
-        yield unknown(f"{_OLD} is unset, and with PyTorch {release}, error handling then depends on the "
+        yield unknown(f"{_OLD} is unset, so with PyTorch {release} error handling depends on the "
                       "launcher", subject=_OLD,
                       evidence=[PROCESS], fix="export it as 1, unless torchrun starts the job, which sets "
                                               "it")  # fmt: skip

@@ -39,10 +39,12 @@ def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     if isinstance(floor, (int, float)):
         make_finding = passed if result.average_gbps >= floor else failed
         more = {} if make_finding is passed else {"expected": f"at least {floor:g} Gb/s (--at-least)"}
-        yield make_finding(f"{measured}, at least {floor:g} required", **details, **more)
+        word = "at least" if make_finding is passed else "less than"
+        yield make_finding(f"the bandwidth is {measured}, {word} the required {floor:g} Gb/s", **details, **more)
         return
     if any(endpoint.parameters.get("software") for endpoint in (server, client)):
-        yield unknown(f"{measured} between software devices, which have no line rate to compare with",
+        yield unknown(f"the bandwidth between software devices is {measured}; they have no line rate to compare "
+                      "it with",
                       fix="declare what to expect: --at-least GBPS", **details)  # fmt: skip
         return
     rates = {endpoint.node: endpoint.parameters.get("rate_gbps") for endpoint in (server, client)}
@@ -50,16 +52,18 @@ def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     if len(known) < 2 or result.size < LARGE:
         small = f"messages below {LARGE} bytes do not fill a link"
         why = small if len(known) == 2 else "the rate of a port is not known"
-        yield unknown(f"{measured}, and {why}", fix="declare what to expect: --at-least GBPS", **details)
+        yield unknown(
+            f"the bandwidth is {measured}, but {why}", fix="declare what to expect: --at-least GBPS", **details
+        )
         return
     rate = min(known)
     share, slow = result.average_gbps / rate, " and ".join(node for node, one in rates.items() if one == rate)
-    summary = f"{measured}, {share:.0%} of {rate:g} Gb/s"
+    summary = f"the bandwidth is {measured}, {share:.0%} of the {rate:g} Gb/s line rate"
     if share >= USUAL:
         yield passed(summary, **details)
         return
     make_finding = failed if share < GATE else warned
-    yield make_finding(f"{summary}, the line rate of {slow}",
+    yield make_finding(f"{summary} of {slow}",
               expected=f"at least {GATE:.0%}, usually {USUAL:.0%} (AzNHC: 380 of 400 Gb/s, ib_write_bw, 8 MiB)",
               fix="run `preflight check` on both; look at PCIe link, NUMA node, MTU, counters (--window 60)",
               **details)  # fmt: skip
@@ -70,16 +74,21 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     measured = f"{result.typical_us:.4g} µs (median)"
     details = _details(client, f"{measured}, {result.messages} messages of {result.size} bytes")
     if any(endpoint.parameters.get("software") for endpoint in (server, client)):
-        yield unknown(f"{measured} between software devices, without an expected value",
+        yield unknown(f"the latency between software devices is {measured}; no value is expected of them",
                       fix="test between real ports", **details)  # fmt: skip
         return
     fix = "check C-states and governor (`cpupower`), the NUMA node of the test, and the hops between the nodes"
     p99, tail = result.p99_us, ""
     if p99 is not None:
-        tail = f", 99% within {p99:.4g} µs"
+        tail = f"; 99% of the writes take at most {p99:.4g} µs"
     good = result.typical_us <= LATENCY_US
     if not good:
-        yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
+        yield warned(
+            f"the latency is {measured}, more than {LATENCY_US:g} µs",
+            expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)",
+            fix=fix,
+            **details,
+        )
     if p99 is not None and p99 > max(TAIL * result.typical_us, LATENCY_US):
         good = False
         yield warned(f"the slowest 1% of the writes take at least {p99:.4g} µs, compared with {measured}",
@@ -87,12 +96,12 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
                      fix="look for other traffic on the path (`preflight check --window 60`), C-states and interrupts",
                      **details)  # fmt: skip
     if good:
-        yield passed(f"{measured}, usually at most {LATENCY_US:g}{tail}", **details)
+        yield passed(f"the latency is {measured}{tail}", **details)
 
 
 def _pingpong(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     result = client.facts.parsed(client.key, parsers.network.perftest.parse_pingpong)
-    summary = f"{result.messages} messages to {server.node} and back"
+    summary = f"{result.messages} messages reached {server.node} and came back"
     yield passed(summary, **_details(client, f"{result.round_trip_us:g} µs each"))
 
 

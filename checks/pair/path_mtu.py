@@ -20,7 +20,7 @@ def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     here, there = (endpoint.parameters.get("interface_mtu") for endpoint in (server, client))
     if here != there:
         yield failed(
-            f"MTU {here} on {server.node}, {there} on {client.node}",
+            f"the interfaces have different MTUs: {here} on {server.node} and {there} on {client.node}",
             found=f"{here} and {there} bytes",
             expected="the same on both ends",
             evidence=["pair:path-mtu"],
@@ -32,9 +32,9 @@ def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     if alike:  # a reply is as large as its request, so one obstacle stops both
         yield next(iter(found.values()))
     else:
-        yield from (replace(one, message=f"measured from {node}: {one.message}") for node, one in found.items())
+        yield from (replace(one, message=f"from {node}: {one.message}") for node, one in found.items())
     if not found and here == there:
-        yield passed(f"{here} bytes pass unfragmented both ways", evidence=["pair:path-mtu"])
+        yield passed(f"packets of {here} bytes pass unfragmented in both directions", evidence=["pair:path-mtu"])
 
 
 def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
@@ -61,8 +61,8 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
         return None
     if passing is None:
         first, address = pings[min(pings)], other.parameters.get("address")
-        why = first.objection or "no answer and no error: no route, or ICMP is filtered"
-        return unknown(f"not even {min(pings)} bytes pass: {why}", evidence=[sizes[str(min(pings))]],
+        why = first.objection or "there is neither an answer nor an error, so a route is missing or ICMP is filtered"
+        return unknown(f"not even packets of {min(pings)} bytes pass: {why}", evidence=[sizes[str(min(pings))]],
                        fix=f"run `ip route get {address}` and `ip neigh` on {endpoint.node}")  # fmt: skip
     size = min(one for one in pings if one > passing)
     stopped, keys = pings[size], [sizes[str(size)], sizes[str(passing)]]
@@ -74,14 +74,19 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
                                "evidence": keys, "subject": str(endpoint.parameters.get("interface", ""))}  # fmt: skip
     fix = f"raise the MTU of the switch port or VLAN on the path (usually 9216) to that of the hosts, {mtu}"
     if stopped.silent:
-        return failed(f"an MTU black hole: {passing} bytes pass, {size} vanish without an error", fix=fix,
+        return failed(f"the path has an MTU black hole: packets of {passing} bytes pass, but {size} bytes vanish "
+                      "without an error", fix=fix,
                       why="A connection opens, small messages pass, and the first large one hangs until it times out: "
                       "neither RDMA nor TCP learns that its packets are too large.", **details)  # fmt: skip
     carried = stopped.reported_mtu or stopped.local_mtu
     if carried and carried < mtu:
-        return failed(f"a router on the path forwards at most {carried} bytes, and reports it", fix=fix, **details)
+        return failed(
+            f"a router on the path forwards packets of at most {carried} bytes, and rejects larger ones with an error",
+            fix=fix,
+            **details,
+        )
     objection = stopped.objection or f"refused by {endpoint.node} itself"
-    return failed(f"{passing} bytes pass, {size} do not: {objection}", fix=fix, **details)
+    return failed(f"packets of {passing} bytes pass, but {size} bytes do not: {objection}", fix=fix, **details)
 
 
 def _mtu_of(endpoint: Endpoint) -> int:

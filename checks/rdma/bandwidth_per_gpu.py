@@ -49,7 +49,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     silent = [port for port in active if port.rate_gbps is None]
     if silent or not active:
         what = f"{silent[0].name} is active at an unknown speed" if silent else "no compute port is active"
-        yield unknown(f"{what}: the bandwidth for each GPU is not known", subject=silent[0].name if silent else "",
+        yield unknown(f"{what}, so the bandwidth for each GPU is unknown", subject=silent[0].name if silent else "",
                       evidence=(silent or list(roles.compute))[0].evidence)  # fmt: skip
         return
     gpus, found = max(len(node.gpus_on_bus), site.gpus.value or 0), cards(node.evidence, active)

@@ -139,7 +139,8 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bonded = sum("bond" in device for device in devices)
     if len(devices) + bonded >= len(nics):
         yield passed(
-            f"{counted(len(nics), 'RDMA NIC')} on the PCI bus, {counted(len(devices), 'RDMA device')}",
+            f"the kernel has {counted(len(devices), 'RDMA device')} for {counted(len(nics), 'RDMA NIC')} on the "
+            "PCI bus",
             evidence=[PCI_BUS, RDMA_CLASS],
         )
         return
@@ -149,10 +150,11 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
         "evidence": [RDMA_CLASS, PCI_BUS],
     }
     unbound = [nic.address for nic in nics if not nic.driver]
-    message = f"{counted(len(devices), 'RDMA device')} for {counted(len(nics), 'RDMA NIC')} on the PCI bus"
+    have = counted(len(devices), "RDMA device") if devices else "no RDMA device"
+    message = f"the kernel has {have} for {counted(len(nics), 'RDMA NIC')} on the PCI bus"
     if node.in_container:
         yield unknown(message + " in this container", fix="run preflight on the host", **details)
     elif unbound:
-        yield failed(message + f"; no driver on {', '.join(unbound)}", subject=unbound[0], **details)
+        yield failed(message + f"; no driver is bound to {', '.join(unbound)}", subject=unbound[0], **details)
     else:
         yield failed(message, **details)

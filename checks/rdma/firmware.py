@@ -64,7 +64,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         counts = Counter(versions.values())
         right = site.alternatives(f"firmware.nics.{board}")
         if len(counts) > 1 and counts.keys() <= set(right):
-            same.append(f"{len(versions)} x {board} with {' or '.join(right)}, as declared")
+            same.append(f"{len(versions)} x {board} with {' or '.join(right)} (declared)")
             continue
         if len(counts) == 1:
             same.append(f"{len(versions)} x {board} with {versions.popitem()[1]}")
@@ -74,7 +74,8 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         of_roles = _of_roles(board, versions, compute, keys)
         yield from [of_roles] if of_roles else judge_board(board, versions, keys)
     if same:
-        yield passed(f"one firmware on all NICs of a board: {', '.join(same)}", found=", ".join(same),
+        yield passed(f"NICs of the same board run the same or the declared firmware: "
+                     f"{', '.join(same)}", found=", ".join(same),
                      evidence=[RDMA_CLASS])  # fmt: skip
 
 
@@ -114,9 +115,11 @@ def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]
         if version != usual:
             odd = _devices(versions, version)
             yield warned(
-                f"{odd}: firmware {version}; {most} of {len(versions)} NICs of its board ({board}) run {usual}",
+                f"{odd} {'run' if ',' in odd else 'runs'} firmware {version}, but {most} of {len(versions)} NICs "
+                "of the "
+                f"same board ({board}) run {usual}",
                 subject=odd if "," not in odd else board, found=f"{odd} {version}",
-                expected=f"{usual}, like the rest of the board's NICs",
+                expected=f"{usual}, like the other NICs of the board",
                 evidence=list(dict.fromkeys(keys[device] for device, mine in versions.items() if mine == version)),
             )  # fmt: skip
 

@@ -9,7 +9,7 @@ from preflight import facts
 from preflight.checks.applicability import efa_only, failing, no_rdma
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, skipped, some_of, unknown, verb, warned
 
 SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)"
 
@@ -36,7 +36,8 @@ def no_rail(node: NodeFacts, site: Site) -> Finding | None:
     fault="A RoCE rail answers for another rail's address",
     impact="slows-job",
     source=SYSCTLS,
-    fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
+    fix="Give each rail its own subnet, or set arp_ignore=1, arp_announce=2 and rp_filter=2 with `sysctl`, and "
+    "add routes per rail.",
     action="fix-site",
     answers=("AN-3", "NT-CTR-4"),
     unless=(no_rdma, no_rail),
@@ -70,7 +71,7 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
     known = node.addresses
     bare = [name for name in rails if not known.routable(name)]
     if len(bare) == len(rails):
-        yield skipped("no RoCE rail has an address: see roce.chain", evidence=[known.evidence])
+        yield skipped("no RoCE rail has an address (see roce.chain)", evidence=[known.evidence])
         return
     shared = [
         (one, other, str(mine.network))
@@ -84,7 +85,9 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
         # With point-to-point addresses, every node has different networks; this wording lets nodes be grouped.
         found = [address.network for name in rails for address in known.ipv4(name)]
         networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
-        yield passed(f"separate subnets on {counted(len(rails) - len(bare), 'RoCE rail')}",
+        number = len(rails) - len(bare)
+        yield passed(f"{some_of(number, len(rails), 'RoCE rail')} "
+                     f"{'have separate subnets' if number > 1 else 'has its own subnet'}",
                      found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip
 
 
@@ -133,7 +136,7 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
     wide = [f"{name} {a}" for name in rails for a in node.addresses.ipv4(name) if a.network.prefixlen < 30]
     if rails and not wide:
         yield passed(
-            f"{counted(len(rails), 'rail is', 'rails are')} addressed point to point",
+            f"{all_of(len(rails), 'rail')} {verb(len(rails), 'is')} addressed point to point",
             found="/30, /31 or IPv6",
             evidence=keys,
         )
@@ -200,6 +203,6 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      evidence=[known.evidence])  # fmt: skip
     if not over and not inside:
         yield passed(
-            f"no other traffic is routed over {counted(len(compute), 'compute interface')}",
+            f"no other traffic is routed over {all_of(len(compute), 'compute interface')}",
             evidence=[facts.addresses.ROUTES, known.evidence],
         )

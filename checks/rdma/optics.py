@@ -12,7 +12,7 @@ from preflight.evidence.document import EvidenceError, with_subject
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, Port, is_virtual_function
-from preflight.model import Finding, check, passed, skipped, some_of, unknown
+from preflight.model import Finding, check, counted, passed, skipped, some_of, unknown, verb
 from preflight.parsers.network import ethtool_module
 
 MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
@@ -127,7 +127,8 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
             hottest += [temperature] if temperature is not None else []
     yield from _unread(errors)
     if good:
-        yield passed(f"{len(good)} of {len(ports)} modules and cables raise no alarm",
+        which = f"all {len(ports)}" if len(good) == len(ports) else f"{len(good)} of {len(ports)}"
+        yield passed(f"{which} modules and cables raise no alarm",
                      found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Repor
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
     shown = real or list(found.flags)
-    more = f" and {len(found.flags) - 1} more" if len(found.flags) > 1 else ""
+    more = f" and {counted(len(found.flags) - 1, 'more flag')}" if len(found.flags) > 1 else ""
     latched = ""
     if all(flag.now is False for flag in found.flags):
         latched = " (latched: the value is not beyond its threshold)"
@@ -218,17 +219,18 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
         usual, number = peers.most_common(1)[0]
         expected = ""
         if port.roce and encoding.lower() in ("off", "none") and (port.rate_gbps or 0) >= PAM4_GBPS:
-            expected = f"RS, which lanes of a {port.rate_gbps:g} Gb/s link need"
+            expected = f"RS, which the lanes of a {port.rate_gbps:g} Gb/s link need"
         elif encoding != usual and number > peers[encoding]:
-            expected = f"{usual}, like {number} of its peers"
+            expected = f"{usual}, which {counted(number, 'peer uses', 'peers use')}"
         if expected:
             odd += 1
-            yield warn(f"{port.name} runs with FEC {encoding}, expected {expected}", subject=port.name, found=encoding,
+            yield warn(f"{port.name} runs with FEC {encoding} instead of {expected}", subject=port.name, found=encoding,
                        expected=expected, evidence=[key])  # fmt: skip
     yield from _unread(errors)
     if active and not odd:
         kinds = ", ".join(sorted({encoding for encoding, _ in active.values()}))
-        yield passed(f"FEC of {some_of(len(active), len(ports), 'compute port')}: {kinds}", found=kinds,
+        yield passed(f"{some_of(len(active), len(ports), 'compute port')} {verb(len(active), 'uses')} FEC "
+                     f"{kinds}", found=kinds,
                      evidence=[key for _, key in active.values()][:3])  # fmt: skip
 
 
@@ -284,7 +286,7 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
             worst = max(worst, link.raw_ber or 0.0)
     yield from _unread(errors)
     if good:
-        yield passed(f"low bit error ratio on {some_of(len(good), len(ports), 'link')}",
+        yield passed(f"{some_of(len(good), len(ports), 'link')} {verb(len(good), 'has')} a low bit error ratio",
                      found=f"at most {worst:.2g} before FEC", evidence=[key for _, key in good][:3])  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, verb, warned
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice
@@ -68,7 +68,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             virtual.append(key)
         elif port.rate_gbps is not None and found.gbps < port.rate_gbps:
             yield failed(
-                f"{device}'s PCIe link carries {found.gbps:.0f} Gb/s, its port {port.rate_gbps:g} Gb/s",
+                f"{device}'s PCIe link carries {found.gbps:.0f} Gb/s, but its port runs at {port.rate_gbps:g} Gb/s",
                 subject=device,
                 found=str(found),
                 expected=f"x{found.most_width} at {found.most_speed_gts} GT/s (the NIC's own maximum)",
@@ -86,12 +86,15 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             good.append((found, key))
     if good:
         links = ", ".join(sorted({str(found) for found, _ in good}))
-        yield passed(f"full PCIe link: {some_of(len(good), len(ports), 'compute NIC')}", found=links,
+        yield passed(f"{some_of(len(good), len(ports), 'compute NIC')} {verb(len(good), 'has')} a full PCIe "
+                     "link", found=links,
                      evidence=[key for _, key in good[:3]])  # fmt: skip
     elif virtual:
-        yield skipped("virtual functions: the PCIe link is the physical function's", evidence=virtual[:3])
+        yield skipped(
+            "the compute NICs are virtual functions, which have no PCIe link of their own", evidence=virtual[:3]
+        )
     elif not ports:
-        yield unknown("no NIC of a compute port to judge", evidence=[PCI_BUS])
+        yield unknown("no compute NIC is known", evidence=[PCI_BUS])
 
 
 def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
@@ -167,7 +170,7 @@ def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
     vendor = facts.gpudirect.processor_vendor(node.pci)
     if not vendor or vendor == _AMD:
         return None
-    return skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])
+    return skipped(f"the processor is not from AMD (PCI vendor {vendor})", evidence=[PCI_BUS])
 
 
 @check(
@@ -241,8 +244,10 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
     names = [device for device, function in functions.items() if function.is_virtual_function]
     if not names:
         return None
+    kind = "is a virtual function" if len(names) == 1 else "are virtual functions"
     message = (
-        f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting applies"
+        f"{some_of(len(names), len(functions), 'compute NIC')} {kind}, for which the setting of the physical "
+        "function applies"
     )
     return skipped(message, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
 

@@ -269,7 +269,7 @@ def judge_link_layers(
     odd = [port for port in ports if port.link_layer != usual]
     layers = Counter(port.link_layer for port in ports)
     return report(
-        f"{', '.join(port.name for port in odd)}: {odd[0].link_layer}, expected {usual}",
+        f"the link layer of {', '.join(port.name for port in odd)} is {odd[0].link_layer}, not {usual}",
         subject=odd[0].name if len(odd) == 1 else "",
         found=", ".join(f"{number} {layer}" for layer, number in layers.items()),
         expected=f"{usual} ({source})",

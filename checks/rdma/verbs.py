@@ -10,7 +10,7 @@ from preflight.evidence.document import with_subject
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, ROOT, Port
-from preflight.model import Finding, check, failed, passed, skipped, some_of, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, some_of, unknown, verb, warned
 
 #: Usual RDMA MTU of training fabrics in bytes.
 USUAL_MTU = 4096
@@ -188,7 +188,8 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     good = [port for port in active if _has_wanted_mtu(port, site.mtu)]
     if good:
         yield passed(
-            f"active MTU of {good[0].active_mtu} on {some_of(len(good), len(active), 'active InfiniBand port')}",
+            f"{some_of(len(good), len(active), 'active InfiniBand port')} {verb(len(good), 'has')} an active MTU of "
+            f"{good[0].active_mtu}",
             found=f"{good[0].active_mtu} bytes",
             evidence=[DEVINFO],
         )
@@ -222,4 +223,4 @@ def judge_active_mtus(active: Sequence[Port], declared: Expected, report: Callab
         elif mtu == 2048 and not declared.value:
             yield warned(f"{port.name} has an active MTU of 2048; most fabrics use 4096", **details)
         else:
-            yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
+            yield report(f"{port.name} has an active MTU of {mtu} instead of {wanted.value}", **details)

@@ -12,7 +12,7 @@ from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, ChainLink, RocePolicy, State, Want
-from preflight.model import Finding, all_of, check, passed, skipped, some_of, unknown, warned
+from preflight.model import Finding, all_of, check, passed, skipped, some_of, unknown, verb, warned
 
 #: Checklist items of each link.
 ITEMS = {
@@ -97,7 +97,7 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _nameless(nameless)
     active = [port for port in ports if port.active]
     if ports and not active:
-        yield unknown("no RoCE port is active, so there is no chain to judge: see rdma.port-state",
+        yield unknown("no RoCE port is active (see rdma.port-state)",
                       evidence=[ports[0].evidence[0]])  # fmt: skip
     if active:
         roles = site.roles(node)
@@ -153,7 +153,7 @@ def _judge_chains(chains: Sequence[Chain], ports: int, site: Site, report: Calla
         yield _intact(intact, ports)
     sound, items = _sound(chains)
     if items and len(intact) < len(chains):
-        yield passed(f"healthy on {all_of(len(chains), 'active RoCE port')}: {', '.join(sound)}",
+        yield passed(f"the settings of {all_of(len(chains), 'active RoCE port')} are healthy: {', '.join(sound)}",
                      evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
         yield _lossless_unknown(chains, site)
@@ -187,7 +187,7 @@ def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
     link = alike[0].link(names[0])
     items = tuple(dict.fromkeys(item for name in names for item in ITEMS[name]))
     return unknown(
-        f"{_named(alike)}: {', '.join(names)} unknown: {link.reason}",
+        f"{_named(alike)}: {', '.join(names)} {verb(len(names), 'is')} unknown: {link.reason}",
         subject=alike[0].port.name if len(alike) == 1 else "",
         found=alike[0].line,
         evidence=link.evidence,
@@ -200,10 +200,12 @@ def _intact(chains: Sequence[Chain], ports: int) -> Finding:
     first = chains[0]
     names = [link.name for link in first.of(State.OK)]
     state = (
-        f"all {len(names)} applicable links are healthy" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+        f"{verb(len(chains), 'has')} healthy settings in all {len(names)} applicable steps"
+        if set(names) - set(ADDRESSING)
+        else f"{verb(len(chains), 'is')} addressed for RoCE v2"
     )
     return passed(
-        f"{some_of(len(chains), ports, 'RoCE port')}: {state}",
+        f"{some_of(len(chains), ports, 'RoCE port')} {state}",
         found="; ".join(f"{link.name} {_of_any_node(link.value)}" for link in first.of(State.OK)),
         evidence=tuple(dict.fromkeys(key for link in first.of(State.OK) for key in link.evidence)),
     ).about(*dict.fromkeys(item for name in names for item in ITEMS[name]))
@@ -237,7 +239,7 @@ def _lossless_unknown(chains: Sequence[Chain], site: Site) -> Finding:
     priorities = sorted({one.link("PFC").value for one in chains if one.inferred})
     there = f"; PFC is {', '.join(priorities)}" if priorities else ""
     return unknown(
-        f"it is not declared whether this RoCE fabric should be lossless{there}",
+        f"the cluster file does not declare whether this RoCE fabric should be lossless{there}",
         evidence=chains[0].port.evidence[:1],
         fix=f"declare it in the cluster file: {site.lossless.key} = true, and pfc_priority",
     ).about(*SERVICE_ITEMS)

@@ -112,7 +112,10 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     elif switch.window_s is None:
         why = "the times of its two readings are not known"
     elif switch.window_s < least:
-        why = f"its readings are {switch.window_s:g} s apart, but the counters are polled every {poll / 1000:g} s"
+        why = (
+            f"its readings are {switch.window_s:g} s apart, but the switch polls its counters only every "
+            f"{poll / 1000:g} s"
+        )
     if why:
         yield unknown(
             f"{switch.name}: the growth of its counters is unknown: {why}", subject=switch.name, evidence=key,

@@ -12,7 +12,7 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import cable_ends, hashing, pause
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, none_of, passed, unknown, warned
 
 #: Share of packets marked in a complete window above which congestion is permanent. A judgement call.
 _MARKED = 0.1
@@ -83,7 +83,8 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         marked_by = sum(
             any(_grown(switch, *place)[1] for place in _marked_queues(net, switch, site)) for switch in good
         )
-        yield passed(f"{counted(len(good), 'switch')} sent no pauses without marks; {marked_by} of them marked packets",
+        yield passed(f"{none_of(len(good), 'switch')} sent pauses without marking packets; {marked_by} of them "
+                     "marked packets",
                      evidence=[net.switches[0].key("queue counters")])  # fmt: skip
 
 
@@ -201,7 +202,8 @@ def _without_load(switch: SwitchFacts, uplinks: Sequence[str]) -> Iterator[Findi
     """Yield *unknown* for uplinks in use without known bytes or speed."""
     used = [name for name in uplinks if switch.ports[name].up is not False]
     if len(used) > 1 and (blank := [name for name in used if pause.load(switch, name) is None]):
-        yield unknown(f"{switch.name}: the load of {listed(blank)} is not known: no bytes, or no speed",
+        yield unknown(f"{switch.name}: the load of {listed(blank)} is unknown, because bytes or speeds are "
+                      "missing",
                       subject=switch.name, evidence=[switch.key("port counters"), switch.key("ports")],
                       fix=switch.remedy)  # fmt: skip
 
@@ -308,6 +310,5 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown(f"{listed(blank)}: the hash seed is not shown, here or on an adjacent switch", evidence=[
             net.by_name[blank[0]].key("hash")], fix="pass APPL_DB of the switches")  # fmt: skip
     if judged or not (same or blank):
-        yield passed(f"the hash seeds of {counted(judged, 'switch')} above the leaves differ from those of adjacent "
-                     "switches",
+        yield passed(f"{none_of(judged, 'switch')} above the leaves shares its hash seed with an adjacent switch",
                      evidence=[net.switches[0].key("hash")])  # fmt: skip

@@ -92,7 +92,7 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics) -> Finding | None:
     where, keys = f"{switch.name} {port.name}", [switch.key("optics"), switch.key("thresholds")]
     far = net.far_ends.get(CableEnd(switch.name, port.name, True))
-    to = f", cable to {far}" if far else ""
+    to = f" (cable to {far})" if far else ""
     if not optics.thresholds:
         return unknown(f"{where}: the module shows no thresholds", subject=where, evidence=keys,
                        fix="check the module: `show interfaces transceiver eeprom --dom`")  # fmt: skip
@@ -102,11 +102,12 @@ def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics
         return None
     report, what, value, expected, of_lane = wrong
     if own is None and of_lane:
-        return unknown(f"{where}: {what}; whether the lane belongs to this port is not shown", subject=where,
+        return unknown(f"{where}: {what}; the switch does not show whether the lane belongs to this "
+                       "port", subject=where,
                        found=value, expected=expected, evidence=keys,
                        fix="compare `show interfaces breakout` with the lanes of the module")  # fmt: skip
     fix = "" if of_lane else "check the switch's fans and airflow; if only this module is hot, replace it"
-    return report(f"{where}: {what}{to}", subject=where, found=value, expected=expected, evidence=keys, fix=fix)
+    return report(f"{where}{to}: {what}", subject=where, found=value, expected=expected, evidence=keys, fix=fix)
 
 
 def _own_lanes(port: SwitchPort, lanes: int) -> range | None:

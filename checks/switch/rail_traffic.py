@@ -107,7 +107,7 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         speeds = {name: port.speed_gbps for name, port in switch.ports.items() if name in ports[switch.name]}
         what, key = "the bytes of some ports are not counted", "port counters"
         if without := [port for port, speed in speeds.items() if not speed]:
-            what, key = f"whether it is idle is not known without the speed of {listed(without)}", "ports"
+            what, key = f"the speed of {listed(without)} is missing, so it is unknown whether the leaf is idle", "ports"
         if without or sent is None or received is None or not switch.window_s:
             yield unknown(f"{switch.name}: {what}", subject=switch.name, evidence=[switch.key(key)], fix=switch.remedy)
             judged = False
@@ -119,18 +119,18 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         part = f"{share:.0%} of the bytes from hosts"
         message = f"{leaf} sends {part} of rail {rail} to the spines"
         if share > _MOST and others:
-            yield unknown(f"{message}; they may be for {counted(others, 'more leaf', 'more leaves')} of this rail",
+            yield unknown(f"{message}; they may be for "
+                          f"{'another leaf' if others == 1 else f'{others} other leaves'} of this rail",
                           subject=leaf, found=part, evidence=keys,
                           fix="compare the connections in the NCCL logs of the jobs: nccl.rails")  # fmt: skip
         elif share > _MOST:
             yield warned(message, subject=leaf, found=part, expected=f"at most {_MOST:.0%}", evidence=keys)
     if not shares and judged:
-        yield unknown(
-            "no leaf has traffic from its hosts to judge", evidence=keys, fix="read the switches during a job"
-        )
+        yield unknown("no leaf carries traffic from its hosts", evidence=keys, fix="read the switches during a job")
     elif shares and all(share <= _MOST for share in shares.values()):
-        yield passed(f"of the bytes from hosts, {counted(len(shares), 'leaf', 'leaves')} send at most "
-                     f"{max(shares.values()):.0%} to the spines", evidence=keys)  # fmt: skip
+        yield passed(f"{counted(len(shares), 'leaf sends', 'leaves send')} at most {max(shares.values()):.0%} of "
+                     "the bytes from "
+                     "hosts to the spines", evidence=keys)  # fmt: skip
 
 
 def _octets(switch: SwitchFacts, ports: Sequence[str], way: str) -> int | None:

@@ -9,7 +9,7 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.cable_ends import without_domain
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import BgpSession, SwitchFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, verb, warned
 
 _UP = "established"
 
@@ -59,8 +59,8 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     shut = len(sessions) - number
     if number:
         yield passed(
-            f"{counted(number, 'BGP session')} of {counted(len(good), 'switch')} established"
-            + (f"; {shut} shut down" if shut else ""),
+            f"{counted(number, 'BGP session')} of {counted(len(good), 'switch')} {verb(number, 'is')} established"
+            + (f"; {shut} {verb(shut, 'is')} shut down" if shut else ""),
             evidence=[good[0].key("bgp")],
         )
     elif good and len(good) == len(net.switches):

@@ -26,14 +26,17 @@ def without_dcqcn(net: Ethernet, site: EthernetSite) -> Finding | None:
     if site.settings.dcqcn is not False or not net.switches:
         return None
     key = net.switches[0].key("ecn")
-    return skipped(f"{site.source('dcqcn')} = false: hosts do not slow down on marks", evidence=[key])
+    return skipped(f"hosts do not slow down on ECN marks ({site.source('dcqcn')} = false)", evidence=[key])
 
 
 def without_watchdog(net: Ethernet, site: EthernetSite) -> Finding | None:
     """Skip a fabric that is declared without a PFC watchdog."""
     if site.settings.watchdog is not False or not net.switches:
         return None
-    return skipped(f"{site.source('watchdog')} = false", evidence=[net.switches[0].key("watchdog")])
+    return skipped(
+        f"the fabric has no PFC watchdog by design ({site.source('watchdog')} = false)",
+        evidence=[net.switches[0].key("watchdog")],
+    )
 
 
 @check(
@@ -135,7 +138,7 @@ def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     good = yield from each_switch(net, site, lambda switch: _ecn_of(net, switch, site, wanted), "pfc", "queues", "ecn")
     if good:
         spans = sorted({f"{ecn.kmin} to {ecn.kmax} bytes" for switch in good for ecn in switch.ecn.values()})
-        yield passed(f"{counted(len(good), 'switch marks', 'switches mark')} packets of the lossless queues: "
+        yield passed(f"{counted(len(good), 'switch marks', 'switches mark')} packets of the lossless queues from "
                      f"{listed(spans)}",
                      found=listed(spans), evidence=[good[0].key("ecn")])  # fmt: skip
 
@@ -284,12 +287,12 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     where = f"at {speed:g} Gb/s and {length:g} m"
     if group.xoff < least.minimum:
         words = (
-            f"{has} of headroom, but after a pause, {least.minimum} still arrive {where}: "
+            f"the headroom is {has}, but {least.minimum} bytes still arrive after a pause {where}: "
             f"{least.in_flight} in flight, and one frame"
         )
         return _Buffer(failed, f"{words} ({group.profile})", has, f"at least {least.minimum} bytes")
     if group.xoff < least.worst:
-        words = f"{has} of headroom, but the worst case {where} is {least.worst}"
+        words = f"the headroom is {has}, but the worst case {where} is {least.worst} bytes"
         return _Buffer(warned, f"{words} ({group.profile})", has, f"at least {least.worst} bytes")
     return None
 
@@ -342,7 +345,7 @@ def _watchdogs_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Ite
     times = {name: switch.watchdogs[name].detect_ms for name in names if name in switch.watchdogs}
     blind = [name for name, time in times.items() if poll and time and time < poll]
     if off:
-        yield warned(f"{switch.name}: no PFC watchdog on {listed(off)}", subject=switch.name, found="off",
+        yield warned(f"{switch.name}: the PFC watchdog is off on {listed(off)}", subject=switch.name, found="off",
                      expected="on", evidence=keys)  # fmt: skip
     if blind:
         yield warned(

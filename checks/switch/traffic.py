@@ -148,4 +148,4 @@ def _storms(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[
 def _to(net: Ethernet, switch: SwitchFacts, port: str) -> str:
     """Return the other end of a port's cable, as the end of a message."""
     far = net.far_ends.get(CableEnd(switch.name, port, True))
-    return f", cable to {far}" if far else ""
+    return f" (cable to {far})" if far else ""

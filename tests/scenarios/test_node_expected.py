@@ -149,7 +149,7 @@ def test_firmware_of_all_compute_nics_makes_no_other_nic_wrong() -> None:
     assert titles == [
         "NICs of board MT_0000000838 run 2 versions of firmware: 28.39.1002 on the 8 compute NICs, 28.43.2026 on "
         "mlx5_1, mlx5_2, mlx5_7, mlx5_8",
-        "mlx5_0, mlx5_3: firmware 28.39.1002; 10 of 12 NICs of its board (MT_0000000838) run 28.43.2026",
+        "mlx5_0, mlx5_3 run firmware 28.39.1002, but 10 of 12 NICs of the same board (MT_0000000838) run 28.43.2026",
     ]
 
 
@@ -158,7 +158,7 @@ def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
     report = judge([document], CHECK, decode(b'[class.a.rails.mlx5_77]\npci = "0000:18:00.0"\n', "cluster.toml"))
     (found,) = report["findings"]
     assert (found["status"], report["exit_status"]) == ("unknown", 3)
-    assert "mlx5_77: declared in the cluster file, but this node shows none" in found["message"]
+    assert "mlx5_77: the cluster file declares a value, but this node shows none" in found["message"]
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_one_nic_for_four_gpus_is_no_fault() -> None:
     found = report(one_nic_for_each_socket(l40s_pcie()), _site_with("mlx5_0", "mlx5_4"))
     assert {f["check"] for f in found["findings"] if f["status"] not in ("pass", "skip")} == {"rdma.bandwidth-per-gpu"}
     near = next(finding for finding in found["findings"] if finding["check"] == "topology.nearest-nic")
-    assert near["message"].endswith("shared by several GPUs: mlx5_0, mlx5_4")
+    assert near["message"].endswith("several GPUs share mlx5_0, mlx5_4")
 
 
 def test_cards_on_the_processors_own_ports_warn_and_do_not_fail() -> None:

@@ -221,7 +221,7 @@ ROWS: dict[str, MatrixRow] = {
         ROCE, nic("mlx5_10", ecn=False), {("fail", "roce.chain", "mlx5_10:1")}, "mlx5_10:1: ECN is off on priority 3",
     ),
     "F19 trust pcp": MatrixRow(
-        ROCE, trust("mlx5_9", "pcp"), {("fail", "roce.chain", "mlx5_9:1")}, "mlx5_9:1: .*trusts pcp, expected dscp",
+        ROCE, trust("mlx5_9", "pcp"), {("fail", "roce.chain", "mlx5_9:1")}, "mlx5_9:1: .*trusts pcp instead of dscp",
     ),
     "F20 GID index of RoCE v1": MatrixRow(
         ROCE, env(NCCL_IB_GID_INDEX="2"), {("fail", "nccl.gid-index", "")},
@@ -236,7 +236,7 @@ ROWS: dict[str, MatrixRow] = {
         "nvidia_peermem is not loaded",
     ),
     "F23 bound to one socket": MatrixRow(
-        IB, node(allowed_cpus="0-55"), {("fail", "numa.affinity", "")}, "no local CPU of 4 of 8 GPUs",
+        IB, node(allowed_cpus="0-55"), {("fail", "numa.affinity", "")}, "4 of 8 GPUs have no local CPU",
     ),
     "F24 NCCL_P2P_DISABLE": MatrixRow(
         IB, env(NCCL_P2P_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_P2P_DISABLE")}, "NCCL_P2P_DISABLE=1",

@@ -811,7 +811,7 @@ def test_a_window_shorter_than_the_polling_is_unknown() -> None:
     assert {(status, check) for status, check, _ in bad(judged)} == {
         ("unknown", "switch.lossless-drops"), ("unknown", "switch.watchdog-fired"), ("unknown", "switch.marks"),
     }  # fmt: skip
-    assert "polled every 10 s" in str(judged["findings"])
+    assert "polls its counters only every 10 s" in str(judged["findings"])
 
 
 def test_512_ports_of_switches_are_judged_within_seconds() -> None:

@@ -63,16 +63,16 @@ def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
     for name, off in (("NCCL_IB_DISABLE", lambda text: strtoll(text) != 0), ("NCCL_NET", is_tcp)):
         found = setting(node, name)
         if found is not None and found.value and off(found.value):
-            return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
-    return NodeEvidence(False, "not set by a file of the node, but by the job's environment") if line else SILENT
+            return NodeEvidence(True, f"{found.text} is set in {found.where}", (found.source,))
+    return NodeEvidence(False, "no file of the node sets it, so the job's environment does") if line else SILENT
 
 
 def gpudirect_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for NCCL_NET_GDR_LEVEL set to LOC on the node."""
     found = setting(node, "NCCL_NET_GDR_LEVEL")
     if found is not None and found.value in ("LOC", "0"):
-        return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
-    return NodeEvidence(False, "not set by a file of the node, but by the job's environment") if line else SILENT
+        return NodeEvidence(True, f"{found.text} is set in {found.where}", (found.source,))
+    return NodeEvidence(False, "no file of the node sets it, so the job's environment does") if line else SILENT
 
 
 # --- NICs and their device nodes --------------------------------------------------------------------
@@ -93,9 +93,9 @@ def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) 
         return NodeEvidence(False, f"{len(devices)} RDMA devices are registered", (_CLASS,))
     if not nics:
         return SILENT
-    sees = "in this container" if node.in_container else ""
+    sees = " in this container" if node.in_container else ""
     return NodeEvidence(
-        True, f"{len(nics)} RDMA NICs are on the PCI bus, but none is a registered RDMA device{sees}", (_CLASS, _BUS)
+        True, f"{len(nics)} RDMA NICs are on the PCI bus, but the kernel has registered none{sees}", (_CLASS, _BUS)
     )
 
 

@@ -145,7 +145,7 @@ def distance(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
         return SILENT
     far = [f"{pair.name} {pair.code}" for pair in pairs if not pair.near]
     if far:
-        return NodeEvidence(True, f"no NIC is near {names(far)}", pairs[0].evidence)
+        return NodeEvidence(True, f"NICs are far from their GPUs ({names(far)})", pairs[0].evidence)
     return NodeEvidence(False, f"all {len(pairs)} GPU-NIC pairs are near each other", pairs[0].evidence)
 
 

@@ -104,7 +104,12 @@ def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
     settings = read.set(*names)
     set_to = " with ".join(setting.text for setting in settings)
     if threads is not None and threads > 16:
-        yield Violation("socket-threads", settings, f"{set_to}: NCCL accepts at most 16 threads", "at most 16 threads")
+        yield Violation(
+            "socket-threads",
+            settings,
+            f"{set_to} requests {threads} threads, but NCCL accepts at most 16",
+            "at most 16 threads",
+        )
     elif (threads or 1) * (each or 1) > 64:
-        what = f"{set_to}: {(threads or 1) * (each or 1)} sockets per connection, but NCCL accepts at most 64"
+        what = f"{set_to} requests {(threads or 1) * (each or 1)} sockets per connection, but NCCL accepts at most 64"
         yield Violation("socket-threads", settings, what, "a product of at most 64")

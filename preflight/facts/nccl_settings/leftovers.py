@@ -146,7 +146,7 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     if pairs is not None and pairs > 1 and here.infiniband:
         (setting,) = read.set("NCCL_IB_QPS_PER_CONNECTION")
         what = (
-            f"{setting.text} in {setting.where} has no use: additional queue pairs help only with ECMP, which "
+            f"{setting.text} in {setting.where} does not help: additional queue pairs need ECMP, which "
             "InfiniBand does not use"
         )
         yield Violation("fabric-fit", (setting,), what, "unset on InfiniBand")

@@ -36,20 +36,20 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         if name in known.invented:
             meant = known.invented[name]
             what, expected = (
-                "this variable has never existed",
+                "is a variable that has never existed",
                 meant or "unset: the time limit is the framework's",
             )
         elif meant := nearest(name):
-            what, expected = "no known program reads it", meant
+            what, expected = "is read by no known program", meant
             if name.strip().upper() == meant:
-                what = (
-                    "names are case-sensitive" if name.strip() == name else "NCCL treats the blank as part of the name"
-                )
+                blank = name.strip() != name
+                why = "NCCL treats the blank as part of the name" if blank else "names are case-sensitive"
+                what = f"is ignored, because {why}"
             elif name.split()[-1:] == [meant]:
-                what = f"no known program reads a line that begins with {name.split()[0]!r}"
+                what = f"is ignored, because no known program reads a line that begins with {name.split()[0]!r}"
         else:
-            what, expected = "no program known to preflight reads it", "a name from the user guide or from a plug-in"
-        yield Violation("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
+            what, expected = "is read by no program that preflight knows", "a name from the user guide or a plug-in"
+        yield Violation("unknown-name", (setting,), f"{shown} in {setting.where} {what}", expected)
 
 
 def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
@@ -77,7 +77,7 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
             versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))
             first = dotted(variable.since) if variable.since else "?"
-            what = f"{place} is not read by NCCL {versions}; it was first read by {first}"
+            what = f"{place} is not read by NCCL {versions}; NCCL {first} is the first to read it"
             yield Violation("too-new-name", (setting,), what, f"NCCL {first}, or unset")
 
 

@@ -37,7 +37,7 @@ def faults(variable: Variable, value: str, version: Version | None = None) -> It
     """Yield what is wrong with a value; nothing if NCCL uses it as written."""
     if not value:
         if not (variable.kind == "text" or variable.name.startswith("NCCL_DEBUG_TIMESTAMP")):
-            yield InvalidValue("is empty: NCCL uses its default, and files cannot override it", "a value, or unset")
+            yield InvalidValue("is empty, so NCCL uses its default, and files cannot override it", "a value, or unset")
     elif variable.kind in ("switch", "number", "bytes", "truth"):
         yield from _number(variable, value)
     elif _QUOTED.fullmatch(value.strip()) and len(value.strip()) > 1:
@@ -59,12 +59,12 @@ def _number(variable: Variable, value: str) -> Iterator[InvalidValue]:
         return
     number = strtoll(value)
     if number is None:
-        yield InvalidValue("exceeds 64 bits: NCCL uses its default", wanted)
+        yield InvalidValue("exceeds 64 bits, so NCCL uses its default", wanted)
     elif not re.match(r"[+-]?[0-9]", plain):
         meant = ", where 1 was meant" if _TRUE.fullmatch(value) or re.fullmatch(r"['\"]\s*1\s*['\"]", plain) else ""
-        yield InvalidValue(f"is not a number: NCCL reads it as 0{meant}", wanted)
+        yield InvalidValue(f"is not a number, so NCCL reads it as 0{meant}", wanted)
     elif re.fullmatch(r"[+-]?0[0-9]+", plain) and number != int(plain):
-        yield InvalidValue(f"begins with 0: NCCL reads it as octal, {number}", f"{int(plain)} or {number}")
+        yield InvalidValue(f"begins with 0, so NCCL reads it as an octal number, {number}", f"{int(plain)} or {number}")
     elif not re.fullmatch(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)", plain):
         yield InvalidValue(f"is read as {number}: NCCL stops at the first character that is not a digit", wanted)
     elif not _in_range(variable, number):
@@ -111,10 +111,10 @@ def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
             f"gives up after {seconds:.2g} s, so a link flap ends the job", "18 to 22; 20 is the default"
         )
     elif variable.name == "NCCL_IB_RETRY_CNT" and number != 7:
-        yield InvalidValue("gives up earlier than the hardware can: the default is the maximum", "7")
+        yield InvalidValue("makes NCCL give up early; the default is the maximum", "7")
     elif variable.name == "NCCL_BUFFSIZE" and (number < 2**20 or number & (number - 1)):
         yield InvalidValue(
-            "is not a power of two of at least 1 MiB: it does not divide evenly into chunks and slots",
+            "is not a power of two of at least 1 MiB, so it does not divide evenly into chunks and slots",
             "4194304, the default",
         )
 
@@ -157,7 +157,7 @@ def _word(variable: Variable, value: str) -> Iterator[InvalidValue]:
         return
     if not _known(variable, value):
         case = " in this letter case" if _known_folded(variable, value) else ""
-        yield InvalidValue(f"is not a word that NCCL accepts{case}: it uses its default", wanted)
+        yield InvalidValue(f"is not a word that NCCL accepts{case}, so NCCL uses its default", wanted)
 
 
 def _known_folded(variable: Variable, value: str) -> bool:
@@ -169,12 +169,14 @@ def _level(value: str) -> Iterator[InvalidValue]:
         return
     upper = value.strip().upper()
     if upper in LEVELS:
-        yield InvalidValue("is silently ignored: values are case-sensitive", upper)
+        yield InvalidValue("is silently ignored, because values are case-sensitive", upper)
     elif upper == "NODE":
-        yield InvalidValue("is silently ignored: NODE is a term of nvidia-smi", "PHB (one CPU) or SYS (across CPUs)")
+        yield InvalidValue(
+            "is silently ignored, because NODE is a term of nvidia-smi", "PHB (one CPU) or SYS (across CPUs)"
+        )
     else:
         yield InvalidValue(
-            "is silently ignored: it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
+            "is silently ignored, because it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
         )
 
 
@@ -209,7 +211,8 @@ def _unknown_word(variable: Variable, item: str, pinned: bool, version: Version 
     if not pinned:
         return InvalidValue(f"names {item!r}, which NCCL ignores", wanted)
     fatal = version is not None and version >= STRICT
-    ends = "makes the job fail at start" if fatal else "is ignored, and from 2.24 on makes the job fail at start"
+    fails = "makes the job fail at start"
+    ends = fails if fatal else f"NCCL before 2.24 ignores; from 2.24 on, it {fails}"
     return InvalidValue(f"names {item!r}, which {ends}", wanted, fatal)
 
 

@@ -22,9 +22,10 @@ def pfc(at: Place, name: str) -> ChainLink:
     if found.value == {at.priority}:
         return ChainLink(name, State.OK, f"on for {at.priority} only", evidence=(found.evidence,))
     enabled = ", ".join(map(str, sorted(found.value)))
+    shown = f"priorit{'y' if len(found.value) == 1 else 'ies'} {enabled}" if enabled else "no priority"
     return ChainLink(
         name, State.BROKEN, f"priority {enabled or 'none'}",
-        f"PFC is on for {f'priority {enabled}' if enabled else 'no priority'}, expected {at.priority} only",
+        f"PFC is on for {shown}, expected {at.priority} only",
         f"priority {at.priority} ({at.source})", (found.evidence,),
         fix=f"`mlnx_qos -i {at.netdev} --pfc {_row(at)}` (or `dcb pfc set`), and the same on the switch port",
     )  # fmt: skip
@@ -99,7 +100,7 @@ def pause(at: Place, name: str) -> ChainLink:
         return ChainLink(name, State.OK, "off", evidence=(found.evidence,))
     return ChainLink(
         name, State.BROKEN, f"{' and '.join(on)} on",
-        f"global pause is on ({', '.join(on)}) together with PFC: it stops all traffic of the port, and PFC is not "
+        f"global pause is on ({', '.join(on)}) together with PFC, so it stops all traffic of the port, and PFC is not "
         "honoured",
         "RX off, TX off", (found.evidence,), fix=f"`ethtool -A {at.netdev} rx off tx off`",
     )  # fmt: skip
@@ -114,7 +115,7 @@ def buffers(at: Place, name: str) -> ChainLink:
         return ChainLink(name, State.OK, f"buffer {number}, {size} bytes", evidence=(found.evidence,))
     return ChainLink(
         name, State.BROKEN, f"buffer {number}, {size} bytes",
-        f"{wrong}: no headroom for packets in flight when the port pauses",
+        f"{wrong}, so it has no headroom for packets in flight when the port pauses",
         "a separate buffer with headroom", (found.evidence,),
         fix=f"`mlnx_qos -i {at.netdev} --prio2buffer {_row(at)}` and --buffer_size, or let --pfc set both",
     )  # fmt: skip
@@ -133,6 +134,9 @@ def headroom(buffers: Buffers, priority: int) -> tuple[int, int, str]:
     return number, size, f"priority {priority} shares buffer {number} with lossy priorities" if shared else ""
 
 
+_NAMES = {"os": "OS"}
+
+
 def dcbx(at: Place, name: str) -> ChainLink:
     """Compare what controls DCB with the site's declaration.
 
@@ -142,10 +146,11 @@ def dcbx(at: Place, name: str) -> ChainLink:
     right = wanted.value or "os"
     if found.value == right:
         return ChainLink(name, State.OK, f"{found.value} controlled", evidence=(found.evidence,))
-    cost = ": the switch may overwrite the host's settings" if found.value == "firmware" else ""
+    cost = ", so the switch may overwrite the host's settings" if found.value == "firmware" else ""
     return ChainLink(
         name, State.BROKEN, f"{found.value} controlled",
-        f"DCBX is {found.value} controlled, expected {right}{cost}",
+        f"DCBX is controlled by the {_NAMES.get(found.value, found.value)} instead of the "
+        f"{_NAMES.get(right, right)}{cost}",
         f"{right} controlled ({wanted.source or 'PFC is set on the host'})", (found.evidence,),
         fix=f"`mlnx_qos -i {at.netdev} -d {'os' if right == 'os' else 'fw'}`, or declare dcbx = \"{found.value}\" in "
             "the "

@@ -20,10 +20,10 @@ def trust(at: Place, name: str) -> ChainLink:
     found, wanted = at.trust, at.policy.trust.value or "dscp"
     if found.value == wanted:
         return ChainLink(name, State.OK, found.value, evidence=(found.evidence,))
-    cost = ": packets without a VLAN tag count as priority 0" if found.value == "pcp" else ""
+    cost = ", so packets without a VLAN tag count as priority 0" if found.value == "pcp" else ""
     return ChainLink(
         name, State.BROKEN, found.value,
-        f"the port trusts {found.value}, expected {wanted}{cost}",
+        f"the port trusts {found.value} instead of {wanted}{cost}",
         f"{wanted} ({at.policy.trust.source or 'routed RoCE v2 is marked by DSCP'})",
         (found.evidence,), fix=f"`mlnx_qos -i {at.netdev} --trust {wanted}`",
     )  # fmt: skip
@@ -117,7 +117,7 @@ def traffic_class(at: Place, name: str) -> ChainLink:
         )  # fmt: skip
     if wanted.value not in (None, found.value):
         return ChainLink(
-            name, State.BROKEN, str(found), f"traffic class {found}, expected {wanted.value}",
+            name, State.BROKEN, str(found), f"the traffic class is {found}, expected {wanted.value}",
             f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.fix_for(wanted.value),
         )  # fmt: skip
     return ChainLink(name, State.OK, str(found), evidence=(found.evidence,), compared=str(found.value))

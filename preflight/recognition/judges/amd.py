@@ -97,7 +97,7 @@ def _uncorrected(part: PastedValue) -> Iterator[Finding]:
         elif not bad and not late:
             fine += 1
     for label, subject in silent if len(silent) < len(part.value.gpus) else ():
-        yield unknown(f"{label}: no error counts, which its peers show", subject=subject, evidence=part.evidence,
+        yield unknown(f"{label} shows no error counts, but its peers do", subject=subject, evidence=part.evidence,
                       expected="counts", fix="`amd-smi metric --ecc --ecc-blocks`")  # fmt: skip
     if fine:
         yield passed(f"no uncorrectable errors on {some_of(fine, len(part.value.gpus), 'GPU')}", evidence=part.evidence)
@@ -154,7 +154,7 @@ def _throttled(part: PastedValue) -> Iterator[Finding]:
             report = failed if "prochot" in gpu.throttled else warned
             yield report(f"GPU{gpu.index} is slowed down: {reasons}", found=reasons, expected="none", **details)
         elif gpu.throttled is None and shown:
-            yield unknown(f"GPU{gpu.index}: no throttle status, which its peers show", expected="a status", **details)
+            yield unknown(f"GPU{gpu.index} shows no throttle status, but its peers do", expected="a status", **details)
     if shown and not any(gpu.throttled for gpu in shown):
         yield passed(f"heat slows down {none_of(len(shown), 'GPU')}", evidence=part.evidence)
 
@@ -170,7 +170,7 @@ def _heat(part: PastedValue) -> Iterator[Finding]:
             if gpu.temperatures_c and not gpu.slowdown_c]  # fmt: skip
     for degrees, gpu in warm:
         if degrees >= _HOT_C:
-            yield warned(f"GPU{gpu.index}: {degrees:g} degrees C", subject=gpu.address or f"GPU{gpu.index}",
+            yield warned(f"GPU{gpu.index} is at {degrees:g} degrees C", subject=gpu.address or f"GPU{gpu.index}",
                          found=f"{degrees:g} degrees C", expected=f"below {_HOT_C} degrees C", evidence=part.evidence,
                          fix="Check fans, airflow and the power limit; `amd-smi metric -t -c`.")  # fmt: skip
     highest = max((degrees for degrees, _ in warm), default=None)
@@ -191,7 +191,8 @@ def _pcie(part: PastedValue) -> Iterator[Finding]:
     most = max(widths.values(), default=0)
     for index, width in widths.items():
         if width < most:
-            yield warned(f"GPU{index}: PCIe link has {width} lanes, those of its peers {most}", subject=f"GPU{index}",
+            yield warned(f"GPU{index}: the PCIe link has {width} lanes, but those of its peers have "
+                         f"{most}", subject=f"GPU{index}",
                          found=f"x{width}", expected=f"x{most}", evidence=part.evidence,
                          fix="Reseat the GPU or its riser; `amd-smi static --bus` shows the maximum.")  # fmt: skip
 

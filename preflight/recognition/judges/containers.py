@@ -34,7 +34,7 @@ def _name(item: InspectedContainer) -> str:
 @_each
 def _shm(item: InspectedContainer, part: PastedValue) -> Iterator[Finding]:
     if item.ipc == "host":
-        yield unknown(f"{_name(item)} shares the host's /dev/shm: its size is not in the text", subject=item.name,
+        yield unknown(f"{_name(item)} shares the host's /dev/shm, whose size is not in the text", subject=item.name,
                       found="IpcMode host", evidence=part.evidence, fix="`df -h /dev/shm` on the host.")  # fmt: skip
     elif item.shm_bytes is not None:
         size = size_text(item.shm_bytes)
@@ -56,10 +56,11 @@ def _memlock(item: InspectedContainer, part: PastedValue) -> Iterator[Finding]:
     if limit == -1 or item.privileged or "IPC_LOCK" in (item.capabilities or ()):
         yield passed(f"{_name(item)} may lock memory", evidence=part.evidence)
     elif limit is not None:
-        yield warned(f"{_name(item)} may lock only {size_text(limit)}: RDMA registers more", subject=item.name,
+        yield warned(f"{_name(item)} may lock only {size_text(limit)}, but RDMA registers more", subject=item.name,
                      found=size_text(limit), expected="unlimited", evidence=part.evidence, fix=fix)  # fmt: skip
     elif item.devices and any(path.startswith(_RDMA) for path in item.devices):
-        yield warned(f"{_name(item)} has RDMA devices, but no memlock limit of its own: the daemon's default applies",
+        yield warned(f"{_name(item)} has RDMA devices, but no memlock limit of its own, so the daemon's default "
+                     "applies",
                      subject=item.name, found="no memlock in Ulimits", expected="memlock -1", evidence=part.evidence,
                      fix=fix)  # fmt: skip
     else:
@@ -75,7 +76,7 @@ def _rdma(item: InspectedContainer, part: PastedValue) -> Iterator[Finding]:
     if item.privileged or any(path.startswith(_RDMA) for path in item.devices or ()):
         yield passed(f"{_name(item)} has the RDMA devices of the host", evidence=part.evidence)
     else:
-        yield unknown(f"{_name(item)} has no device of {_RDMA}: NCCL uses TCP between nodes", subject=item.name,
+        yield unknown(f"{_name(item)} has no device of {_RDMA}, so NCCL uses TCP between nodes", subject=item.name,
                       found="none", expected=f"{_RDMA}, if the job runs on several nodes", evidence=part.evidence,
                       fix=f"Start it with `--device={_RDMA}`.")  # fmt: skip
 

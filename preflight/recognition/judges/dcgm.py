@@ -87,10 +87,10 @@ def _health_judge(entity: str, system: str, state: str, message: str, line: int)
 def _overall(part: PastedValue) -> Iterator[Finding]:
     overall = part.value.overall.lower()
     if overall in ("healthy", "pass"):
-        yield passed("dcgmi health: healthy", evidence=part.evidence)
+        yield passed("dcgmi health reports no problem", evidence=part.evidence)
     elif overall:
         report = failed if overall.startswith(("fail", "unhealthy")) else warned
-        yield report(f"dcgmi health: {part.value.overall}", found=part.value.overall, expected="Healthy",
+        yield report(f"dcgmi health reports {part.value.overall}", found=part.value.overall, expected="Healthy",
                      evidence=part.evidence, fix="`dcgmi health -c` names the GPU and the system.")  # fmt: skip
 
 

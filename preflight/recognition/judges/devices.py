@@ -13,7 +13,7 @@ from preflight.checks.gpu.memory import is_for_displays
 from preflight.checks.gpu.processes import ORPHANED_MIB
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.nvidia.smi_xml import bus_address
-from preflight.model import Finding, each_of, failed, passed, unknown, warned
+from preflight.model import Finding, each_of, failed, passed, some_of, unknown, verb, warned
 from preflight.parsers.host.service_status import ServiceStatus
 from preflight.parsers.nvidia.nvbandwidth import Bandwidths
 from preflight.parsers.nvidia.nvlink_error_text import GpuErrors
@@ -92,13 +92,16 @@ def _uncorrectable(part: PastedValue) -> Iterator[Finding]:
             )  # fmt: skip
     counted = [gpu for gpu in gpus if gpu.uncorrectable is not None]
     if counted and not any(gpu.uncorrectable for gpu in counted):
-        yield passed(f"{len(counted)} of {len(gpus)} GPUs: no uncorrectable memory errors", evidence=part.evidence)
+        yield passed(
+            f"{some_of(len(counted), len(gpus), 'GPU')} {verb(len(counted), 'has')} no uncorrectable memory errors",
+            evidence=part.evidence,
+        )
 
 
 def _ecc_off(part: PastedValue) -> Iterator[Finding]:
     off = [f"GPU{gpu.index}" for gpu in part.value.gpus if gpu.ecc_off and not is_for_displays(gpu.name)]
     if off:
-        yield warned(f"{', '.join(off)}: ECC is off", found="off", expected="on", evidence=part.evidence)
+        yield warned(f"ECC is off on {', '.join(off)}", found="off", expected="on", evidence=part.evidence)
 
 
 def _settings(part: PastedValue) -> Iterator[Finding]:

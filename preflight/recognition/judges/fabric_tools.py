@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, clause, each_of, failed, none_of, passed, unknown, warned
+from preflight.model import Finding, clause, each_of, failed, none_of, passed, unknown, verb, warned
 from preflight.parsers.infiniband.ibcheckerrors import ErrorCheck
 from preflight.parsers.infiniband.ibdiagnet import FabricDiagnosis
 from preflight.parsers.infiniband.ibnetdiscover import Net
@@ -55,7 +55,8 @@ def _offloads(part: PastedValue) -> Iterator[Finding]:
     off = [name for name, value in shown.items() if value.startswith("off")]
     if off:
         yield unknown(
-            f"{settings.interface}: {', '.join(off)} off, but on by default: the CPU does this work "
+            f"{settings.interface}: {', '.join(off)} {verb(len(off), 'is')} off, but on by default, so the CPU "
+            "does this work "
             "for every packet of a socket; RDMA is not affected",
             subject=settings.interface,
             found=", ".join(off),
@@ -76,7 +77,7 @@ def _channels(part: PastedValue) -> Iterator[Finding]:
     most = settings.sections.get("Pre-set maximums", {}).get("Combined", "")
     if settings.what == "channel parameters" and now == "1" and most.isdecimal() and int(most) > 1:
         yield unknown(
-            f"{settings.interface}: only one of {most} channels is in use: a single CPU handles all socket packets",
+            f"{settings.interface} uses only one of {most} channels, so a single CPU handles all socket packets",
             subject=settings.interface,
             found="1",
             expected=f"up to {most}",
@@ -173,7 +174,7 @@ def _speeds(part: PastedValue) -> Iterator[Finding]:
             if rate < usual or not speed.startswith(("4x", "2x", "8x", "12x")):
                 slow = True
                 yield warned(
-                    f"{words} runs at {speed} ({rate:g} Gb/s), most such links at {usual:g} Gb/s",
+                    f"{words} runs at {speed} ({rate:g} Gb/s), but most such links run at {usual:g} Gb/s",
                     subject=words,
                     found=speed,
                     expected=f"{usual:g} Gb/s",
@@ -315,7 +316,7 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
     counts = Counter(guids.values())
     for name, guid in guids.items():
         if not guid.strip("0:"):
-            yield unknown(f"{name} has no GUID: an unconfigured virtual function, or hung firmware",
+            yield unknown(f"{name} has no GUID, so it is an unconfigured virtual function or its firmware hangs",
                           subject=name, found=guid, expected="a GUID", evidence=part.evidence)  # fmt: skip
         elif counts[guid] > 1:
             yield warned(f"{name} shares its GUID {guid} with another device", subject=name, found=guid,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.job.gpu_activity import judge_activity
 from preflight.facts.nvidia.activity import of_rows
-from preflight.model import Finding, Status, clause, failed, none_of, passed, unknown, warned
+from preflight.model import Finding, Status, clause, failed, none_of, passed, unknown, verb, warned
 from preflight.parsers.nvidia.dcgm_stats import GpuStats
 from preflight.parsers.nvidia.fabric_manager_log import FabricManagerLog
 from preflight.parsers.nvidia.mig_tables import MigTable
@@ -71,7 +71,7 @@ def _counted(name: str, report: Callable[..., Finding]) -> Judge:
             yield report(f"GPU {stats.gpu}: {name}: {value:g} while the job ran", subject=f"GPU {stats.gpu}",
                          found=f"{value:g}", expected="0", evidence=part.evidence)  # fmt: skip
         elif value == 0 and part.complete:
-            yield passed(f"GPU {stats.gpu}: {name}: none while the job ran", evidence=part.evidence)
+            yield passed(f"GPU {stats.gpu}: {name} did not occur while the job ran", evidence=part.evidence)
 
     return judge_part
 
@@ -112,7 +112,7 @@ def _mig(part: PastedValue) -> Iterator[Finding]:
     if gpus := sorted({row.gpu for row in table.rows}):
         listed = ", ".join(f"GPU{gpu}" for gpu in gpus[:16])
         yield warned(
-            f"{listed}: partitioned into MIG instances, which have no NVLink and no P2P",
+            f"{listed} {verb(len(gpus), 'is')} partitioned into MIG instances, which have no NVLink and no P2P",
             subject=f"GPU{gpus[0]}",
             found=f"{len(table.rows)} {table.what}",
             expected="none for training",

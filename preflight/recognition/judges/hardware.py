@@ -218,7 +218,8 @@ def _arrays(part: PastedValue) -> Iterator[Finding]:
             continue
         faults += 1
     if not faults and part.complete:
-        yield passed(f"{each_of(len(arrays), 'RAID array')} has all its members" if arrays else "no RAID arrays",
+        yield passed(f"{each_of(len(arrays), 'RAID array')} has all its members" if arrays else "there is no RAID "
+                                                                                                "array",
                      evidence=part.evidence)  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def _cpus(part: PastedValue) -> Iterator[Finding]:
         )
     elif counts and not host.offline:
         number = next(iter(counts.values()))
-        yield passed(f"{len(counts)} NUMA node{'s' if len(counts) > 1 else ''} with {number} CPUs each",
+        yield passed(f"{len(counts)} NUMA node{'s have' if len(counts) > 1 else ' has'} {number} CPUs each",
                      evidence=part.evidence)  # fmt: skip
     elif not counts and host.cpus:
         yield passed(f"{host.cpus} CPUs", evidence=part.evidence)

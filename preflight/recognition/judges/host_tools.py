@@ -177,7 +177,7 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
             evidence=part.evidence, fix="`sysctl vm.nr_hugepages=0` frees them; check the boot option hugepages=.",
         )  # fmt: skip
     elif share < _LITTLE_AVAILABLE:
-        yield warned(f"{100 * share:.0f}% of the host's memory is available{': it swaps' if swapped else ''}",
+        yield warned(f"{100 * share:.0f}% of the host's memory is available{', and it swaps' if swapped else ''}",
                      found=f"{100 * share:.1f}%", expected=f"at least {100 * _LITTLE_AVAILABLE:.0f}%",
                      evidence=part.evidence, fix="`ps aux --sort -rss | head`; `ls -lS /dev/shm`.")  # fmt: skip
     elif part.complete:

@@ -309,7 +309,7 @@ def _interface_drops(part: PastedValue) -> Iterator[Finding]:
     for interface in interfaces:
         dropped = (interface.rx_dropped or 0) + (interface.tx_dropped or 0)
         if dropped > TOLERATED[CounterKind.RECEIVER]:
-            yield unknown(f"{interface.name}: {dropped} packets dropped; a single reading does not show the period",
+            yield unknown(f"{interface.name} dropped {dropped} packets; a single reading does not show the period",
                           subject=interface.name, found=f"{dropped} dropped", 
                           expected="no growth between two readings", evidence=part.evidence,
                           fix="Read the counters again after a minute: `ip -s link show IF`.")  # fmt: skip
@@ -344,7 +344,7 @@ def _bond(part: PastedValue) -> Iterator[Finding]:
     speeds = {member.speed_gbps for member in bond.members if member.speed_gbps is not None}
     if len(speeds) > 1:
         listed = ", ".join(f"{member.name} {member.speed_gbps:g}" for member in bond.members if member.speed_gbps)
-        yield warned(f"{name}: its members have different speeds: {listed} Gb/s", found=listed, expected="one speed",
+        yield warned(f"{name} has members with different speeds: {listed} Gb/s", found=listed, expected="one speed",
                      evidence=part.evidence)  # fmt: skip
     if bond.is_lacp and bond.hash_policy == "layer2" and bond.members[1:] and max(speeds, default=0) >= _FAST_GBPS:
         yield unknown(f"{name}: the hash policy is layer2: all traffic with one MAC address, such as a router's, uses "

@@ -38,7 +38,7 @@ def _memlock(part: PastedValue) -> Iterator[Finding]:
     if locked is None:
         yield passed("locked memory is unlimited", evidence=part.evidence)
     else:
-        yield warned(f"locked memory is limited to {size_text(locked)}: RDMA cannot pin its buffers",
+        yield warned(f"locked memory is limited to {size_text(locked)}, so RDMA cannot pin its buffers",
                      found=size_text(locked), expected="unlimited", evidence=part.evidence)  # fmt: skip
 
 

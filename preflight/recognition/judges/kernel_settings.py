@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from preflight.checks.host.kernel import judge_numa_balancing
 from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.facts.counter_catalogue import CounterKind
-from preflight.model import Finding, all_of, counted, passed, unknown, warned
+from preflight.model import Finding, all_of, clause, passed, unknown, verb, warned
 from preflight.parsers.host.module_list import ModuleList
 from preflight.parsers.host.sysctl import KernelSettings
 from preflight.parsers.host.sysfs_files import SysfsFiles
@@ -43,19 +43,19 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
     bad = False
     if "nouveau" in loaded:
         bad = True
-        yield warned("nouveau is loaded: it uses the GPUs, so NVIDIA's driver cannot use them", subject="nouveau",
+        yield warned("nouveau is loaded and uses the GPUs, so NVIDIA's driver cannot use them", subject="nouveau",
                      found="loaded", expected="blacklisted", evidence=part.evidence,
                      fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, and reboot.")  # fmt: skip
     using = {user for module in loaded.values() for user in module.used_by}
     for driver, rdma in _RDMA_OF.items():
         if driver in loaded and rdma not in loaded.keys() | using:
             bad = True
-            yield unknown(f"{driver} is loaded, but {rdma} is not in the list: the NIC has no RDMA device",
+            yield unknown(f"{driver} is loaded, but {rdma} is not in the list, so the NIC has no RDMA device",
                           subject=rdma, found="not in the list", expected="loaded", evidence=part.evidence,
                           fix=f"`modprobe {rdma}`.")  # fmt: skip
     if loaded.keys() & _RDMA and "ib_uverbs" not in loaded.keys() | using:
         bad = True
-        yield unknown("ib_uverbs is not in the list: without it, no program can use RDMA", subject="ib_uverbs",
+        yield unknown("ib_uverbs is not in the list, and without it no program can use RDMA", subject="ib_uverbs",
                       found="not in the list", expected="loaded", evidence=part.evidence,
                       fix="`modprobe ib_uverbs`.")  # fmt: skip
     needed = loaded.keys() & (_RDMA | _PEER | {"nvidia", "nvidia_uvm", "ib_core"})
@@ -106,10 +106,10 @@ def _port_range(part: PastedValue) -> Iterator[Finding]:
     if len(words) == 2 and all(word.isdecimal() and len(word) < 7 for word in words):
         count = int(words[1]) - int(words[0]) + 1
         if count < _FEW_PORTS:
-            yield warned(f"{max(count, 0)} ephemeral ports ({words[0]} to {words[1]})", found=count,
+            yield warned(f"the host has only {max(count, 0)} ephemeral ports ({words[0]} to {words[1]})", found=count,
                          expected=f"at least {_FEW_PORTS}", evidence=part.evidence)  # fmt: skip
         else:
-            yield passed(f"{count} ephemeral ports", found=str(count), evidence=part.evidence)
+            yield passed(f"the host has {count} ephemeral ports", found=str(count), evidence=part.evidence)
 
 
 #: Number of ephemeral ports below which large jobs fail at start: the floor of host.local-ports.
@@ -141,7 +141,7 @@ def _slots(part: PastedValue) -> Iterator[Finding]:
             fault = warned if what == "width" else unknown
             rest = "" if what == "width" else "; idle GPUs run at a lower speed"
             yield fault(
-                f"{name}: the PCIe link's {what} is {now}, its maximum is {most}{rest}",
+                f"{name}: the PCIe link's {what} is {now}, but its maximum is {most}{rest}",
                 subject=name,
                 found=now,
                 expected=most,
@@ -172,7 +172,7 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
         elif state == "up" or carrier == "1":
             good += 1
     if good and part.complete:
-        yield passed(f"link on {counted(good, 'interface')}", evidence=part.evidence)
+        yield passed(f"{clause(good, 'interface', 'has')} a link", evidence=part.evidence)
 
 
 @limited
@@ -221,11 +221,15 @@ def _governors(part: PastedValue) -> Iterator[Finding]:
     odd = [value for value in governors if value != "performance"]
     if odd:
         names = ", ".join(sorted(set(odd)))
-        yield warned(f"governor {names} on {len(odd)} of {len(governors)} CPUs, expected performance", found=names,
+        yield warned(f"{len(odd)} of {len(governors)} CPUs use the governor {names} instead of "
+                     "performance", found=names,
                      expected="performance", evidence=part.evidence,
                      fix="`cpupower frequency-set -g performance`.")  # fmt: skip
     elif governors:
-        yield passed(f"governor performance on {all_of(len(governors), 'CPU')}", evidence=part.evidence)
+        yield passed(
+            f"{all_of(len(governors), 'CPU')} {verb(len(governors), 'uses')} the governor performance",
+            evidence=part.evidence,
+        )
 
 
 #: Limits of a control group -> their meaning; a CPU limit is a quota and a period in microseconds.

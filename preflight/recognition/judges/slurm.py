@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, counted, failed, passed, unknown, warned
+from preflight.model import Finding, clause, failed, passed, unknown, warned
 from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.cluster.sinfo import NodesInState, Sinfo
 from preflight.parsers.cluster.slurm_control import SlurmControl, SlurmController, SlurmPartition
@@ -180,7 +180,7 @@ def _leftover_reason(node: SlurmNode) -> Judge:
 
 def _in_service(part: PastedValue) -> Iterator[Finding]:
     number = sum(not node.configured for node in part.value)
-    yield passed(f"{counted(number, 'node')} in service", evidence=part.evidence)
+    yield passed(f"{clause(number, 'node', 'is')} in service", evidence=part.evidence)
 
 
 # --- sacct ----------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def _end_of(job: EndedJob) -> tuple[str, str, str, str] | None:
 
 def _unknown_state(job: EndedJob) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        yield unknown(f"job {job.id}: its state is {job.state} (line {job.line})", subject=job.nodes or job.id,
+        yield unknown(f"job {job.id} is in state {job.state} (line {job.line})", subject=job.nodes or job.id,
                       found=job.state, evidence=part.evidence, fix=f"`scontrol show job {job.id}`")  # fmt: skip
 
     return judge_part
@@ -373,7 +373,7 @@ def _controller(entry: SlurmController) -> Judge:
 def _partition(entry: SlurmPartition) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         state = entry.state or "without a state"
-        yield warned(f"partition {entry.name} is {state}: it starts no job (line {entry.line})", subject=entry.name,
+        yield warned(f"partition {entry.name} is {state} and starts no job (line {entry.line})", subject=entry.name,
                      found=entry.state, expected="UP", evidence=part.evidence,
                      fix=f"Unless intended, run `scontrol update PartitionName={entry.name} State=UP`")  # fmt: skip
 

@@ -259,7 +259,8 @@ def _roce(part: PastedValue) -> Iterator[Finding]:
     sides = {way: _setting(answer, f"{way}-enabled") for way in ("rx", "tx")}
     off = [way for way, value in sides.items() if value in ("no", "off", "disabled")]
     if mode == "lossy" or not priority:
-        yield unknown("RoCE mode is lossy, without PFC: a fault if the hosts expect a lossless priority", found=mode,
+        yield unknown("RoCE mode is lossy, without PFC, which is a fault if the hosts expect a lossless "
+                      "priority", found=mode,
                       expected="lossless, if the hosts use PFC", evidence=part.evidence,
                       fix="Compare with `mlnx_qos` of the hosts.")  # fmt: skip
     elif off:
@@ -278,7 +279,7 @@ def _marking(part: PastedValue) -> Iterator[Finding]:
         if "ecn" in mode:
             yield passed(f"the switch marks packets: {shown}", evidence=part.evidence)
         else:
-            yield warned(f"the switch does not mark packets: congestion mode {mode}", found=mode, expected="ECN",
+            yield warned(f"the switch does not mark packets (congestion mode {mode})", found=mode, expected="ECN",
                          evidence=part.evidence)  # fmt: skip
 
 
@@ -286,7 +287,8 @@ def _trust(part: PastedValue) -> Iterator[Finding]:
     answer: PrintedAnswer = part.value
     trust = _setting(answer, "trust-mode")
     if trust and "dscp" not in trust:
-        yield warned(f"the switch trusts {trust}: RoCE v2 packets are classified by DSCP", found=trust, expected="dscp",
+        yield warned(f"the switch trusts {trust}, but RoCE v2 packets are classified by DSCP", found=trust,
+                     expected="dscp",
                      evidence=part.evidence)  # fmt: skip
     elif trust:
         yield passed(f"the switch trusts {trust}", evidence=part.evidence)
@@ -300,7 +302,7 @@ def _width(part: PastedValue) -> Iterator[Finding]:
             best = fields.get(supported, "").split(",")[-1].strip()
             if port.up and best and (value := fields.get(name, best)).lower() != best.lower():
                 report = warned if name == "width" else unsure
-                yield report(f"{answer.place(port)} runs at {name} {value}, and supports {best}",
+                yield report(f"{answer.place(port)} runs at {name} {value}, but supports {best}",
                              subject=answer.place(port), found=value, expected=best, evidence=part.evidence,
                              fix="Reseat or replace the cable; compare with the port at its other end.")  # fmt: skip
 

@@ -100,9 +100,10 @@ def _governor(part: PastedValue) -> Iterator[Finding]:
     """Compare the governor with ``performance``."""
     policy: FrequencyPolicy = part.value
     if policy.governor == "performance":
-        yield passed(f"CPU {policy.cpu}: governor performance", found="performance", evidence=part.evidence)
+        yield passed(f"CPU {policy.cpu} uses the governor performance", found="performance", evidence=part.evidence)
     elif policy.governor:
-        yield warned(f"CPU {policy.cpu}: governor {policy.governor}, expected performance", subject=f"CPU {policy.cpu}",
+        yield warned(f"CPU {policy.cpu} uses the governor {policy.governor} instead of performance",
+                     subject=f"CPU {policy.cpu}",
                      found=policy.governor, expected="performance", evidence=part.evidence,
                      fix="`cpupower frequency-set -g performance`.")  # fmt: skip
 
@@ -163,7 +164,7 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
         }
         if target.state.lower() != "active":
             wrong += 1
-            yield warned(f"{target.name}: {target.state} (line {target.line})", found=target.state, expected="active",
+            yield warned(f"{target.name} is {target.state} (line {target.line})", found=target.state, expected="active",
                          evidence=part.evidence, **details)  # fmt: skip
         elif target.used_pct is not None and target.used_pct >= _FULL_PCT:
             wrong += 1

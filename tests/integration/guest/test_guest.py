@@ -112,7 +112,7 @@ def test_healthy_guests(guests: GuestPair, tmp_path: Path) -> None:
     assert passed["rdma.port-state"] == "both compute ports are active"
     assert passed["rdma.port-rate"] == "rate of 2 compute ports: 100 Gb/s"
     assert passed["rdma.device-nodes"] == "both HCAs can be opened"
-    assert passed["roce.chain"] == "both RoCE ports: addressed for RoCE v2"
+    assert passed["roce.chain"] == "both RoCE ports are addressed for RoCE v2"
     for number in (1, 2):
         saved = json.loads((tmp_path / f"guest{number}.json").read_text())
         assert saved["collector"]["where"] == "vm"
@@ -191,12 +191,15 @@ def test_latency(guests: GuestPair) -> None:
 
 def test_pingpong(guests: GuestPair) -> None:
     found = guests.pair("pingpong", "--mtu", "1024")
-    assert (found["status"], found["message"]) == ("pass", "200 messages to guest1 and back"), found
+    assert (found["status"], found["message"]) == ("pass", "200 messages reached guest1 and came back"), found
 
 
 def test_path_mtu(guests: GuestPair) -> None:
     found = guests.pair("path-mtu")
-    assert (found["status"], found["message"]) == ("pass", "9000 bytes pass unfragmented both ways"), found
+    assert (found["status"], found["message"]) == (
+        "pass",
+        "packets of 9000 bytes pass unfragmented in both directions",
+    ), found
 
 
 @pytest.mark.parametrize("test", ["write-bw", "pingpong"])

@@ -113,7 +113,7 @@ def test_a_path_that_passes_full_frames(switched: tuple[Farm, str]) -> None:
     trunk(switch, 9000)
     report, _ = pair(farm, "--test", "path-mtu")
     found = finding(report)
-    assert (found["status"], found["message"]) == ("pass", "9000 bytes pass unfragmented both ways")
+    assert (found["status"], found["message"]) == ("pass", "packets of 9000 bytes pass unfragmented in both directions")
     assert report["exit_status"] == 0
 
 
@@ -125,7 +125,7 @@ def test_a_black_hole_is_found_to_the_byte(switched: tuple[Farm, str], tmp_path:
     report, _ = pair(farm, "--test", "path-mtu", "--save", str(tmp_path))
     found = finding(report)
     assert (found["status"], report["exit_status"]) == ("fail", 1)
-    assert found["message"] == "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"
+    assert "the path has an MTU black hole: packets of 1500 bytes pass, but 1501 bytes" in found["message"]
     assert "9000 bytes, the MTU of the interface" in found["expected"]
     assert "-s 1473 " in found["evidence"][0]
     assert farm.left() == {}
@@ -171,7 +171,10 @@ def test_a_client_that_is_early_calls_again(farm: Farm) -> None:
     tools(farm, f"sleep 2; cat <<'X'\n{TABLE}X", f"{early}\ncat <<'X'\n{TABLE}X")
     report, _ = pair(farm, "--test", "write-bw")
     found = finding(report)
-    assert (found["status"], found["message"]) == ("pass", "391.3 Gb/s, 98% of 400 Gb/s")
+    assert (found["status"], found["message"]) == (
+        "pass",
+        "the bandwidth is 391.3 Gb/s, 98% of the 400 Gb/s line rate",
+    )
     assert farm.left() == {}
 
 

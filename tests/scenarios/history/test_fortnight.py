@@ -98,7 +98,7 @@ def test_what_trends(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:
     assert [f["status"] for f in early] == ["unknown"]
     (creeps,) = (f for f in reports[5]["findings"] if f["check"] == "trend.links" and f["status"] == "warn")
     assert creeps["nodes"] == ["gpu001"]
-    assert creeps["message"] == "mlx5_0:1: link downs: 3 a day, over 4 days"
+    assert creeps["message"] == "mlx5_0:1: link downs increase by 3 a day, over 4 days"
     assert past(reports[9], "trend.links", "gpu001")["said"] == "since 2026-11-03"
 
 
@@ -116,7 +116,7 @@ def test_what_waits_longer_for_each_packet(fortnight: tuple[Path, dict[int, dict
     assert {finding["status"] for finding in reported[13]} == {"unknown"}  # idle ports
     (grown,) = (finding for finding in reported[14] if finding["status"] == "warn")
     assert grown["message"] == (
-        "mlx5_0:1: 3.62 ticks without credit per packet sent, against 1.38 about 12 days earlier"
+        "mlx5_0:1: the port waited 3.62 ticks for credit per packet sent, compared with 1.38 about 12 days earlier"
     )
 
 

@@ -223,12 +223,12 @@ MET = "  local address:  LID 0x0000, QPN 0x1\n  remote address: LID 0x0000, QPN 
 @pytest.mark.parametrize(
     ("gbps", "extra", "status", "message"),
     [
-        ("391.27", {}, "pass", "391.3 Gb/s, 98% of 400 Gb/s"),
-        ("372.00", {}, "warn", "372 Gb/s, 93% of 400 Gb/s, the line rate of a and b"),
-        ("196.40", {}, "fail", "196.4 Gb/s, 49% of 400 Gb/s"),
+        ("391.27", {}, "pass", "the bandwidth is 391.3 Gb/s, 98% of the 400 Gb/s line rate"),
+        ("372.00", {}, "warn", "372 Gb/s, 93% of the 400 Gb/s line rate of a and b"),
+        ("196.40", {}, "fail", "196.4 Gb/s, 49% of the 400 Gb/s line rate"),
         ("196.40", {"rate_gbps": None}, "unknown", "the rate of a port is not known"),
-        ("196.40", {"at_least_gbps": 180.0}, "pass", "at least 180 required"),
-        ("170.00", {"at_least_gbps": 180.0}, "fail", "at least 180 required"),
+        ("196.40", {"at_least_gbps": 180.0}, "pass", "at least the required 180 Gb/s"),
+        ("170.00", {"at_least_gbps": 180.0}, "fail", "less than the required 180 Gb/s"),
         ("0.23", {"software": True}, "unknown", "software devices"),
     ],
 )
@@ -296,13 +296,14 @@ def sample(name: str) -> str:
 @pytest.mark.parametrize(
     ("mtus", "answers", "status", "message"),
     [
-        ((9000, 9000), {9000: "small"}, "pass", "9000 bytes pass unfragmented both ways"),
+        ((9000, 9000), {9000: "small"}, "pass", "packets of 9000 bytes pass unfragmented in both directions"),
         ((9000, 9000), {9000: "black_hole", 1501: "black_hole", 1500: "small"}, "fail",
-         "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"),
+         "the path has an MTU black hole: packets of 1500 bytes pass, but 1501 bytes vanish without an error"),
         ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail",
-         "a router on the path forwards at most 1500 bytes, and reports it"),
-        ((9000, 9000), {9000: "black_hole", 576: "black_hole"}, "unknown", "not even 576 bytes pass"),
-        ((9000, 1500), {9000: "black_hole", 1500: "small"}, "fail", "MTU 9000 on a, 1500 on b"),
+         "a router on the path forwards packets of at most 1500 bytes, and rejects larger ones with an error"),
+        ((9000, 9000), {9000: "black_hole", 576: "black_hole"}, "unknown", "not even packets of 576 bytes pass"),
+        ((9000, 1500), {9000: "black_hole", 1500: "small"}, "fail", "the interfaces have different MTUs: 9000 on "
+                                                                    "a and 1500 on b"),
     ],
 )  # fmt: skip
 def test_path_mtu(mtus: tuple[int, int], answers: dict[int, str], status: str, message: str) -> None:
@@ -320,7 +321,7 @@ def test_a_black_hole_below_the_rdma_mtu_is_reported() -> None:
     other["pair:path-mtu"]["value"] |= {"role": "client", "peer": "a"}
     evidences = [Evidence("a", "", side), Evidence("b", "", other)]
     (finding,) = judge(evidences, [CHECKS["path-mtu"]])["findings"]
-    assert finding["message"].startswith("measured from a: an MTU black hole")
+    assert finding["message"].startswith("from a: the path has an MTU black hole")
     assert finding["found"] == "passing: 1500 bytes, too few for this port's RDMA MTU of 4096"
     assert finding["excerpts"][0]["node"] == "a"
 

@@ -525,7 +525,7 @@ ROWS: dict[str, Row] = {
     "a table with times": (stamped(HEALTH.format(health="Healthy")), [], "", 0),
     "a sick table with times": (
         stamped(HEALTH.format(health="Warning")),
-        [("warn", "gpu.driver", "dcgmi health: Warning")],
+        [("warn", "gpu.driver", "dcgmi health reports Warning")],
         "",
         0,
     ),
@@ -895,7 +895,7 @@ ROWS |= {
     "huge pages in use": (MEMORY.format(available=620000000, pages=190000, free=2000), [], "", 0),
     "one HCA for eight GPUs": (
         one_hca(8, 2),
-        [("unknown", "nccl.hca-count", "NCCL found only mlx5_4:1 for 8 ranks of t0")],
+        [("unknown", "nccl.hca-count", "NCCL found only mlx5_4:1 for the 8 ranks of t0")],
         "",
         3,
     ),

@@ -198,7 +198,7 @@ def test_the_overloaded_one_of_several_engines_is_named() -> None:
     two = text("vllm", quick, heron(model="acme/wren-1b")) + text("vllm", slow, heron())
     ((status, message),) = messages(two, "serving.first-token")
     assert status == "warn"
-    assert message.startswith("vLLM, model acme/heron-3b: first token after 5.00 s")
+    assert message.startswith("vLLM, model acme/heron-3b: the first token takes 5.00 s")
 
     loads = [EngineLoad(finished=2000)] * 5 + [EngineLoad(finished=100, preemptions=40)] + [EngineLoad(finished=2000)]
     eight = "".join(text("vllm", load, heron(number)) for number, load in enumerate(loads))
