@@ -451,7 +451,11 @@ def test_f02_the_driver_lost_a_gpu_in_a_container() -> None:
 @pytest.mark.parametrize(
     ("check", "name", "words"),
     [
-        ("nccl.transport", "cause-no-device-nodes", "TCP sockets carry the traffic.*/dev/infiniband is missing"),
+        (
+            "nccl.transport",
+            "cause-no-device-nodes",
+            "TCP sockets, not RDMA, carry the traffic.*/dev/infiniband is missing",
+        ),
         ("nccl.transport", "socket-ib-disabled", "NCCL_IB_DISABLE set by environment"),
         ("nccl-tests.busbw", "below-the-floor", "found 349.83 GB/s, expected at least 440"),
         ("nccl-tests.busbw", "half-of-the-nics", "4 of 8 NICs carry the traffic"),

@@ -309,7 +309,7 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
         processors = dict.fromkeys(event.device for event in hot)
         shown = f"{', '.join(list(processors)[:8])}{', …' if len(processors) > 8 else ''}"
         shown_count = f"{hottest.count} event{'s' * (hottest.count != 1)}"
-        yield report(f"CPU {shown} was slowed down by heat, in up to {shown_count} (line {hottest.line})",
+        yield report(f"CPU {shown}: slowed down by heat, up to {shown_count} (line {hottest.line})",
                      subject=f"CPU {hottest.device}", found=hottest.text.strip()[:200], expected="no throttling",
                      evidence=evidence,
                      fix="Check the airflow, fans and heat sinks: `ipmitool sensor`.")  # fmt: skip

@@ -164,7 +164,7 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
         }
         if target.state.lower() != "active":
             wrong += 1
-            yield warned(f"{target.name} is {target.state} (line {target.line})", found=target.state, expected="active",
+            yield warned(f"{target.name}: {target.state} (line {target.line})", found=target.state, expected="active",
                          evidence=part.evidence, **details)  # fmt: skip
         elif target.used_pct is not None and target.used_pct >= _FULL_PCT:
             wrong += 1
