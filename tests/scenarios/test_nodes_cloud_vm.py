@@ -272,4 +272,4 @@ def test_acs_is_the_hosts_matter() -> None:
         finding["status"]: finding["message"] for finding in result["findings"] if finding["check"] == "gpudirect.path"
     }
     assert set(path) == {"pass", "skip"}
-    assert path["skip"] == "in a virtual machine the host controls ACS"
+    assert path["skip"] == "in a virtual machine, the host controls ACS"

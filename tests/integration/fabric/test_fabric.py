@@ -215,7 +215,7 @@ def test_from_the_command_line(small: IbSim, tmp_path: Path) -> None:
     words = ("check", "-v", "--fabric", "--only", "fabric.*", "--cluster", "cluster.toml")
     first = preflight(small, *words, "--save", "kept", cwd=tmp_path)
     assert first.returncode == 3, first.stderr
-    assert "no reference for the fabric; now it has 4 switches, 4 HCAs, 8 links" in first.stdout
+    assert "no reference sweep is declared; the fabric now has 4 switches, 4 HCAs and 8 links" in first.stdout
     (saved,) = (tmp_path / "kept").glob("*.json")
     (tmp_path / "cluster.toml").write_text(f'[fabric]\nreference = "kept/{saved.name}"\n')
     second = preflight(small, *words, cwd=tmp_path)
