@@ -194,7 +194,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="For a GPU that is busy without a process, run `dmesg | grep -i xid`. Under MIG, read "
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE in place of the utilisation.",
     action="monitor",
     answers=("FP-OBS-1",),
     unless=(no_gpu,),

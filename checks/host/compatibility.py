@@ -106,7 +106,9 @@ def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str
     evidence = [node.driver.evidence, made.evidence]
     if made.major is None:
         yield warned(f"PyTorch {made.package.version} is built without CUDA and runs on CPUs only", subject=subject,
-                     found="no CUDA", expected="a build for CUDA", evidence=evidence)  # fmt: skip
+                     found="no CUDA", expected="a build for CUDA", evidence=evidence,
+                     fix="Install a CUDA build of PyTorch for the driver, or remove this one if no job uses it: "
+                     "`pip list | grep -i torch`.")  # fmt: skip
         return
     enough = runs(version, made.major)
     needs = ".".join(f"{part:02d}" for part in OLDEST_DRIVER.get(made.major, ()))

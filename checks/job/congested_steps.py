@@ -63,7 +63,7 @@ def step_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     written. So the log has to end with a step, and the clocks of the machines have to agree. If the last step has a
     time stamp that is not the time of the file in any time zone, the result is unknown. The check warns if a compute
     port of a judged node was paused for at least 1% of the window, and the 95th percentile of the steps in it is more
-    than a tenth above the median of all steps. The finding has the p99 from 100 steps on. Paused ports pass if the
+    than a tenth above the median of all steps. With 100 steps or more, it also gives the p99. Paused ports pass if the
     steps are even, and so do ports that were not paused. Fewer than 20 steps in the window, or a single reading of the
     counters, are unknown. So are long steps if the pauses of a port, or of a node of the job, are not known.
 

@@ -248,8 +248,8 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif roce and not here:
         yield failed(
             f"{none_of(len(roce), 'RoCE port')} has its interface in this network namespace",
-            found=", ".join(f"{port.name} {port.netdev or 'no interface'}" for port in roce[:4]),
-            expected=f"one of {', '.join(sorted(node.netdevs))}",
+            found=f"only {', '.join(sorted(node.netdevs))}",
+            expected=f"one of {', '.join(port.netdev or f'that of {port.name}' for port in roce[:4])}",
             evidence=[f"file:{NET}/*/mtu", RDMA_CLASS],
         )
     elif not devices:

@@ -45,8 +45,8 @@ def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     left, and nothing on the node looks wrong.
 
     ## Verdicts
-    A container that ended with an error or at its memory limit and was restarted warns, because it is running now.
-    Restarts without a reason warn as well. A pod without access to the API is skipped, and so is an object without
+    A container that ended with an error or at its memory limit warns, whether or not it was restarted. Restarts without
+    a reason warn as well. A pod without access to the API is skipped, and so is an object without
     restart counts, as collected by an earlier version. `preflight read` judges pasted pods, events and containers by
     this check: a container that cannot start fails there.
 

@@ -148,7 +148,7 @@ def _without_api(
                       fix=_access_fix(error.why), evidence=[POD, PROCESS])  # fmt: skip
     elif not broken:
         count = sum(len(functions[name]) for name in rdma)
-        yield passed(f"this container was allocated {counted(count, 'function')} of RDMA NICs",
+        yield passed(f"this container was allocated {counted(count, 'RDMA NIC function')}",
                      found=", ".join(sorted(rdma)), evidence=[PROCESS, RDMA_CLASS])  # fmt: skip
 
 

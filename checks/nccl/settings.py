@@ -106,7 +106,7 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A job whose image has a different NCCL than the node; run preflight inside the container.
     """
     found = list(rule_findings(node, site, "version_names"))
-    missing = list(unread(node, "a name of another release"))
+    missing = list(unread(node, "a variable of another release"))
     yield from (*found, *missing)
     if not found and not missing:
         yield passed(f"{_counted(node)}{_releases(node)}", evidence=[PROCESS])

@@ -23,7 +23,7 @@ def unread(node: NodeFacts, names: str) -> Iterator[Finding]:
     """Yield *unknown* for each unreadable file that might set a variable."""
     for key, why in node.nccl_env.unreadable.items():
         path = key.partition(":")[2]
-        yield unknown(f"{path} could not be read and may set {names}: {why}", subject=path, evidence=[key])
+        yield unknown(f"{path} could not be read, so it may set {names}: the file {why}", subject=path, evidence=[key])
 
 
 def nearest_of(name: str, names: Iterable[str]) -> str:

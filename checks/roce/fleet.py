@@ -108,8 +108,8 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare trust state, PFC, ECN, DSCP map and global pause of RoCE ports.
 
     ## Why it matters
-    If one node uses a different RDMA priority from its peers, or does not pause on theirs, packets are lost under load,
-    and all ranks wait for the retransmissions.
+    If one node uses a different RDMA priority from its peers, or has no PFC on their priority, packets are lost under
+    load, and all ranks wait for the retransmissions.
 
     ## Verdicts
     Nodes whose roce.chain breaks at a setting do not vote on it. Of the other nodes, those that differ from the

@@ -171,7 +171,7 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
 def _glance(path: Path) -> str | None:
     """Return the node of a document without reading all of it, or None.
 
-    This works for complete documents that ``document.dump`` wrote.
+    This works for complete files that ``document.dump`` or ``node_result.dump`` wrote.
     """
     if not path.is_file():  # a pipe without a writer would block
         return None

@@ -95,7 +95,7 @@ Past = Sequence[tuple[Round, Sequence[Observation]]]
 
 
 def assess(past: Past, given: References | None = None) -> Assessment:
-    """Explain the slow runs of all rounds, except those over shared uplinks."""
+    """Explain the slow and incomplete runs, except in rounds that load shared uplinks."""
     runs = [run for made, results in past if made.purpose != LOADED for run in results]
     held = [item for item in hold(runs, given) if item.reference is not None]
     slow = frozenset(place for place, item in enumerate(held) if item.slow)

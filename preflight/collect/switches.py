@@ -39,7 +39,7 @@ def switch_names(cluster: Cluster) -> tuple[str, ...]:
 
 
 def switch_probes() -> tuple[Probe, ...]:
-    """Return the probes of a switch; all of them are read-only."""
+    """Return the probes of a SONiC switch; all of them are read-only."""
     return (
         Probe("file", _SONIC, "release of SONiC"),
         Probe("file", _OS_RELEASE, "operating system of the switch"),

@@ -152,12 +152,14 @@ def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, 
     """Yield what follows the text of a check's page, as (label, text)."""
     from preflight.incidents.order import impact_of, owner_of
     from preflight.incidents.relation_words import causes_of, explained_by_check
-    from preflight.judge.actions import OF_FAILURE
+    from preflight.judge.actions import OF_FAILURE, SETTINGS
     from preflight.judge.record_usage import records_of
     from preflight.parsers.provenance import unverified
 
     yield "What to do", check.fix
-    yield "Action", f"{check.action or OF_FAILURE} for a failure, unless the finding has another"
+    action = check.action or OF_FAILURE
+    of_warning = "" if action in SETTINGS else ", monitor for a warning"
+    yield "Action", f"{action} for a failure{of_warning}, unless the finding has another"
     yield "Impact", f"{impact_of(check, 'fail')}; owner: {owner_of(check, check.action or OF_FAILURE)}"
     if effects := ", ".join(explained_by_check(check)):
         yield "Explains", effects

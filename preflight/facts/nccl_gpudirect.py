@@ -34,8 +34,9 @@ class NetworkFamily:
 
 
 _LOCALITY = (
-    "`nvidia-smi topo -m`: place a NIC behind each GPU's own PCIe switch (slots; in a virtual machine "
-    "NCCL_TOPO_FILE); NCCL_NET_GDR_LEVEL=PHB allows it across a host bridge"
+    "Run `nvidia-smi topo -m`: each GPU needs a NIC behind its own PCIe switch. Move the NIC to another slot; in a "
+    "virtual machine, describe the topology in NCCL_TOPO_FILE. NCCL_NET_GDR_LEVEL=PHB allows GPUDirect across a host "
+    "bridge."
 )
 EFA = NetworkFamily(
     re.compile(r"AWS Libfabric|Libfabric|OFI", re.I), None,

@@ -1,4 +1,4 @@
-"""Times of a job's steps: slow steps and their distance, drift, and spread."""
+"""Step times of a job: slow steps and how regularly they recur, drift, and spread."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from preflight.model import ACTIONS, Check, Finding, Status
 OF_FAILURE = "isolate"
 
 #: Actions without hardware work, which suit warnings as well as failures.
-_SETTINGS = ("fix-job", "fix-site")
+SETTINGS = ("fix-job", "fix-site")
 
 
 def action_of(check: Check, finding: Finding) -> str:
@@ -28,7 +28,7 @@ def action_of(check: Check, finding: Finding) -> str:
         return finding.action
     if finding.status is Status.FAIL:
         return check.action or OF_FAILURE
-    if finding.status is Status.WARN and check.action in _SETTINGS:
+    if finding.status is Status.WARN and check.action in SETTINGS:
         return check.action
     return "monitor"
 

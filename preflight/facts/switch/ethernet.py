@@ -151,7 +151,7 @@ class Ethernet:
 
     @cached_property
     def hosts(self) -> tuple[HostPort, ...]:
-        """The RoCE ports of the hosts."""
+        """The RoCE ports that jobs use on the hosts; hosts with unknown ports are left out."""
         ports: list[HostPort] = []
         for node in self._nodes:
             try:
@@ -197,7 +197,7 @@ class Ethernet:
         return by_form
 
     def _switch(self, *names: str) -> SwitchFacts | None:
-        """Return the only switch with one of these names or addresses, or None."""
+        """Return the switch of the first unambiguous name or address, or None."""
         for name in names:
             switches = set().union(
                 *(self._switch_names.get(form, set()) for form in {*_names(name), _mac(name)} - {""})

@@ -76,7 +76,8 @@ def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str
         key = keys[identity]
         if len(members) < 2:
             if (key.group.size or 2) > 1:
-                refused.append(f"{_named(key)}: only one of its ranks, {next(iter(members))}, has a trace")
+                listed = f" ({', '.join(map(str, key.group.ranks[:8]))})" if key.group.ranks else ""
+                refused.append(f"{_named(key)}: of its ranks{listed}, only rank {next(iter(members))} has a trace")
             continue
         if not key.group.ranks and key.group.size is not None and len(members) > key.group.size:
             refused.append(f"{_named(key)}: the traces do not show its ranks")

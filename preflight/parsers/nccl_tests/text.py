@@ -271,7 +271,7 @@ class _Reader:
             report.deaths.append(RunFailure(number, death, launcher=True))
 
     def failure(self, number: int, tag: str, line: str) -> str:
-        """Record a failure in a line; return the text before it, or else the line."""
+        """Record the failure that a line reports; return the text before it, or the line."""
         if not any(word in line for word in ("failure ", "Test ", "nvalid", "Incomp", "_perf")):
             return line
         if not (match := words.FAILURE.search(line)):

@@ -70,7 +70,7 @@ class RankProgress:
 
 @dataclass(frozen=True)
 class Watchdog:
-    """All messages of the watchdog, in order of their lines."""
+    """The timeouts in line order, without repeats, and the furthest progress of each rank."""
 
     timed_out: tuple[TimedOut, ...]
     progress: tuple[RankProgress, ...]
