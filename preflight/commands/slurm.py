@@ -61,6 +61,8 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
     """
     folder = Path(os.path.abspath(folder))
     history = Path(os.path.abspath(history))
+    if history.exists() and not history.is_file():
+        raise UsageError(f"--history: {history} is not a file")
     cluster, python = (path and Path(os.path.abspath(path)) for path in (cluster, python))
     path = cluster or folder / "cluster.toml"
     expected = _cluster(path) if cluster is not None or os.path.lexists(path) else None

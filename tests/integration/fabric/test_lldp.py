@@ -242,7 +242,7 @@ def test_a_bgp_session_that_ends_on_a_link_that_is_up(pair: LldpPair, tmp_path: 
         (evidence,) = switch_documents([tmp_path / "leaf1.txt"])
         findings += judge([evidence], checks)["findings"]
     passed, failed = findings
-    assert (passed["status"], passed["message"]) == ("pass", "1 BGP session of 1 switch established")
+    assert (passed["status"], passed["message"]) == ("pass", "1 BGP session of 1 switch is established")
     assert (failed["status"], failed["subject"]) == ("fail", "leaf1 198.51.100.1")
     assert "the BGP session with gpu001 (198.51.100.1) is" in failed["message"]
     assert "its cable is up: swp1" in failed["message"]

@@ -256,7 +256,7 @@ def test_a_collector_in_a_container_records_what_its_pod_was_given(server: ApiSe
     checks = [check for check in registry().checks if check.id == "container.device-plugin"]
     ((status, message),) = [(f["status"], f["message"]) for f in judge([evidence], checks)["findings"]]
     assert (status, message) == (
-        "fail", "preflight, main requested rdma/hca_shared_devices_a, but this container has no /dev/infiniband",
+        "fail", "rdma/hca_shared_devices_a is requested by preflight, main, but this container has no /dev/infiniband",
     )  # fmt: skip
 
 

@@ -45,8 +45,8 @@ _APART = """\
 umount /opt /var/lib
 mount -t tmpfs none /opt && mount -t tmpfs none /etc/slurm/preflight && mount -t tmpfs none /mnt
 for kept in usr/bin usr/share var; do
-    mkdir -p /mnt/$kept /mnt/work/$kept
-    mount -t overlay none -o "lowerdir=/$kept,upperdir=/mnt/$kept,workdir=/mnt/work/$kept" /$kept
+    mkdir -p /mnt/$kept /mnt/scratch/$kept
+    mount -t overlay none -o "lowerdir=/$kept,upperdir=/mnt/$kept,workdir=/mnt/scratch/$kept" /$kept
 done
 sed 's,^root:.*,root:x:0:0::/mnt:/bin/sh,' /etc/passwd >/mnt/passwd && mount --bind /mnt/passwd /etc/passwd
 """

@@ -318,7 +318,7 @@ def test_a_job_with_tensor_groups_across_nodes_is_held(slurm: Gpus) -> None:
     bad = slurm.submit(TRAINING.format(tensor=16), *nodes)
     assert back_in_the_queue(slurm, bad)["Reason"] in ("job_requeued_in_held_state", "JobHeldAdmin", "JobHeldUser")
     shown = slurm.run(["scontrol", "show", "job", "-o", bad]).stdout
-    assert "AdminComment=preflight: layout.tensor-domain: 1 of the tensor-parallel groups of 16 cross" in shown
+    assert "AdminComment=preflight: layout.tensor-domain: 1 of the tensor-parallel groups of 16 spans" in shown
     good = slurm.submit(TRAINING.format(tensor=8), *nodes)
     assert ended(slurm, good) == "COMPLETED"
     assert output(slurm, bad) == ""
