@@ -103,8 +103,8 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
     fault="The transfer of KV caches fails, or delays first tokens",
     impact="slows-job",
     explains=(
-        ("serving.first-token", "node", "*", "*; the rest is unexplained"),
-        ("serving.kv-transfer", "node", "*failed of*", "*takes*"),
+        ("serving.first-token", "node", "*", "*% is not explained"),
+        ("serving.kv-transfer", "node", "*transfers of KV caches, *", "*takes*"),
     ),
     source=SOURCE,
     fix="Compare the rate with the NICs (`preflight pair`), and check that NIXL or Mooncake uses RDMA.",

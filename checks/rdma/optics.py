@@ -128,7 +128,8 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _unread(errors)
     if good:
         which = f"all {len(ports)}" if len(good) == len(ports) else f"{len(good)} of {len(ports)}"
-        yield passed(f"{which} modules and cables raise no alarm",
+        modules = "the only module or cable raises" if len(ports) == 1 else f"{which} modules and cables raise"
+        yield passed(f"{modules} no alarm",
                      found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics
                        found=value, expected=expected, evidence=keys,
                        fix="compare `show interfaces breakout` with the lanes of the module")  # fmt: skip
     fix = "" if of_lane else "check the switch's fans and airflow; if only this module is hot, replace it"
-    return report(f"{where}{to}: {what}", subject=where, found=value, expected=expected, evidence=keys, fix=fix)
+    return report(f"{where}: {what}{to}", subject=where, found=value, expected=expected, evidence=keys, fix=fix)
 
 
 def _own_lanes(port: SwitchPort, lanes: int) -> range | None:

@@ -108,7 +108,7 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
 def _with_messages(
     findings: Sequence[dict[str, Any]], store: HistoryStore
 ) -> Iterator[tuple[dict[str, Any], Mapping[tuple[str, str], Failing]]]:
-    """Yield findings grouped by check, with the check's earlier ones by node and subject."""
+    """Yield findings grouped by check, with its earlier ones by node and subject."""
     for check in dict.fromkeys(finding["check"] for finding in findings):
         earlier: dict[tuple[str, str], dict[int, list[tuple[str, str]]]] = {}
         for run, node, subject, status, message in store.messages(check):

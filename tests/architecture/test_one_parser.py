@@ -66,7 +66,6 @@ VALUES = {
     "preflight/facts/rank_binding.py": "a number of ranks",
     "preflight/facts/roce_chain/model.py": "a name of an interface",
     "preflight/facts/switch/eos.py": "names of ports and addresses that the parser returned",
-    "preflight/facts/switch/ether_graph.py": "numbers in names of hosts and switches",
     "preflight/facts/switch/ethernet.py": "names of switches and ports, Ethernet addresses",
     "preflight/facts/switch/sonic.py": "keys and fields of a database that the parser returned",
     "preflight/facts/trace/ranks.py": "a rank in a name of a file",

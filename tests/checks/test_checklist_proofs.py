@@ -34,7 +34,7 @@ PASS = {
 }  # fmt: skip
 
 #: Items that do not apply to such nodes, which are not in a container and have no peer.
-SKIP = {*(f"NT-CTR-{number}" for number in range(1, 5)), "NT-PIT-3", "NT-ENV-14"}
+SKIP = {*(f"NT-CTR-{number}" for number in range(1, 5)), "NT-PIT-3", "NT-ENV-14", "NT-INF-4"}
 
 #: Items that do not apply without RoCE.
 ROCE_ONLY = {"FP-LOSS-2", "FP-CON-2", "FP-CON-3", "FP-CON-4", "FP-OBS-5", "FP-OBS-6", "AN-3", "AN-4"}

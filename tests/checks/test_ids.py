@@ -12,7 +12,6 @@ from tests.support.fixture import cases
 
 #: Id -> the missing kind of evidence, and why this version cannot collect it.
 DEFERRED = {
-    "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
 }
 

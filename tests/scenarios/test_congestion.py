@@ -39,7 +39,8 @@ def judged(gbps: float = 300, **described: Any) -> dict[str, Any]:
 
 
 def finding(found: dict[str, Any]) -> dict[str, Any]:
-    of_holding = [one for one in found["findings"] if re.search(" paused (for|is unknown)", one["message"])]
+    held = " paused (by its switch |its switch )?(for|is unknown)"
+    of_holding = [one for one in found["findings"] if re.search(held, one["message"])]
     assert len(of_holding) == 1
     one: dict[str, Any] = of_holding[0]
     return one

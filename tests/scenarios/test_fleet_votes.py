@@ -41,6 +41,7 @@ APART = {
         for id in FLEET
         if id.startswith(("switch.", "link.", "optics.", "ethernet."))
     },
+    "serving.placement": "compares places of two roles: no node votes",
     "fleet.identity": "looks for duplicates, and names every holder: nothing is counted",
 }
 

@@ -115,7 +115,7 @@ def test_planted_fault(table: Table, name: str) -> None:
 def test_shared_nics_are_reported() -> None:
     found = report(h20_shared_nics(), site(SHARED))["findings"]
     near = next(one["message"] for one in found if one["check"] == "topology.nearest-nic")
-    assert near.endswith("over NVLink and another GPU's NIC, by design: GPU1, GPU3, GPU5, GPU7")
+    assert near.endswith("by design, GPU1, GPU3, GPU5, GPU7 use another GPU's NIC over NVLink")
 
 
 def test_an_uneven_board_without_a_cluster_file_has_lost_a_nic() -> None:

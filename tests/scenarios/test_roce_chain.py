@@ -13,6 +13,7 @@ from preflight.evidence.document import from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
+from preflight.textprep.agreement import verb
 from tests.support import machines
 from tests.support.fixture import whole_node
 from tests.support.machines import Machine, hgx_h100, with_nic
@@ -179,7 +180,7 @@ BROKEN: dict[str, Setup] = {
     ),
     # flow and congestion control
     "PFC off": Setup(port(pfc=(), switch_pfc=()), "PFC", why="no priority"),
-    "two PFC priorities": Setup(port(pfc=(3, 4), switch_pfc=(3, 4)), "PFC", why="priority 3, 4"),
+    "two PFC priorities": Setup(port(pfc=(3, 4), switch_pfc=(3, 4)), "PFC", why="priorities 3, 4"),
     "PFC on another priority": Setup(port(pfc=(5,), switch_pfc=(5,)), "PFC"),
     "reaction point off": Setup(port(reaction_point=False), "ECN", why="roce_rp"),
     "ECN on for another priority": Setup(port(ecn_priorities=(5,)), "ECN", why="roce_np, roce_rp"),
@@ -319,9 +320,7 @@ def test_the_broken_link_is_named(name: str) -> None:
     if case.why:
         assert re.search(case.why, loud[0]["message"])
     vague = [finding["message"] for finding in found if finding["status"] == "unknown"]
-    assert all("it is not declared whether" in message for message in vague) == (
-        len(vague) == 0 or "nobody says" in name
-    )
+    assert all("does not declare whether" in message for message in vague) == (len(vague) == 0 or "nobody says" in name)
 
 
 @pytest.mark.parametrize("name", FINE)
@@ -336,7 +335,8 @@ def test_a_link_that_cannot_be_determined_is_unknown(name: str) -> None:
     assert others == BESIDES.get(name, set())
     assert [finding["status"] for finding in found] == ["unknown"]
     (finding,) = found
-    assert finding["message"].startswith(f"{case.ports}: {', '.join(case.unknown)} unknown: ")
+    is_unknown = f"{verb(len(case.unknown), 'is')} unknown"
+    assert finding["message"].startswith(f"{case.ports}: {', '.join(case.unknown)} {is_unknown}: ")
     assert case.why in finding["message"] + finding["fix"]
     assert finding["fix"]
     assert "BROKEN" not in finding["excerpts"][0]["text"]
@@ -357,7 +357,7 @@ def test_the_next_step_fits_the_reason(status: str, fix: str) -> None:
         return {"status": status, "out": ""} if key == "cmd:ibv_devinfo" else None
 
     (finding,) = chain_findings(Setup(every_record(silent)))[0]
-    assert "active MTU unknown" in finding["message"]
+    assert "active MTU is unknown" in finding["message"]
     assert finding["fix"].startswith(fix)
 
 

@@ -151,7 +151,7 @@ class Ethernet:
 
     @cached_property
     def hosts(self) -> tuple[HostPort, ...]:
-        """The RoCE ports that jobs use on the hosts; hosts with unknown ports are left out."""
+        """The RoCE ports that jobs use, without hosts whose ports are unknown."""
         ports: list[HostPort] = []
         for node in self._nodes:
             try:

@@ -70,7 +70,7 @@ class RankProgress:
 
 @dataclass(frozen=True)
 class Watchdog:
-    """The timeouts in line order, without repeats, and the furthest progress of each rank."""
+    """The timeouts in line order, without repeats, and each rank's furthest progress."""
 
     timed_out: tuple[TimedOut, ...]
     progress: tuple[RankProgress, ...]

@@ -70,7 +70,7 @@ def test_a_baseline_of_other_hardware_is_not_used() -> None:
 
 
 @pytest.mark.parametrize(("rate", "entry", "check", "message"), [
-    (22.0, {}, "bench.pairs", "both runs are slow, 0.5 of the baseline"),
+    (22.0, {}, "bench.pairs", "runs are slow, at 50% of the baseline"),
     (44.0, {}, "bench.pairs", "2 runs, none slow"),
     (44.0, {"gpu": "NVIDIA B200"}, "bench.coverage", "the baseline was not used"),
 ])  # fmt: skip

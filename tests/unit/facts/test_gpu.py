@@ -501,7 +501,7 @@ def test_reasons_begin_with_the_fault() -> None:
         machine = with_gpu(machine, index % 8, health=sick)
     for finding in judge([node(machine)], _node_checks())["findings"]:
         if finding["status"] in ("fail", "warn") and finding["subject"]:
-            assert re.match(r"GPU[0-7]: \S|Xid [0-9]+: \S", finding["message"]), finding["message"]
+            assert re.match(r"GPU[0-7]:? \S|Xid [0-9]+: \S", finding["message"]), finding["message"]
 
 
 def test_fixes_name_the_jobs_they_interrupt() -> None:

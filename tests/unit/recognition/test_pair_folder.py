@@ -40,7 +40,7 @@ def test_read_a_folder(tmp_path: Path) -> None:
 def test_text_and_markdown_begin_with_the_part(tmp_path: Path) -> None:
     pairs = folder(tmp_path, "bench.factor", "one-node")
     text = run("read", str(pairs), expect=(1,))
-    assert text.startswith("FAIL: node gpu003: 7 of its 7 runs")
+    assert text.startswith("FAIL: node gpu003: all 7 of its runs")
     assert "  gpu001 \\.2....." in text
     assert "  gpu003 22\\22222" in text
     assert "slow runs by rail:" in text

@@ -115,7 +115,7 @@ def test_each_size_with_wrong_values_is_named(tmp_path: Path) -> None:
     parts = recognition.read(InputSource("run.log", path, NCCL_TESTS))
     report = [finding for part in parts for finding in part.findings]
     (finding,) = (finding for finding in report if finding["check"] == "nccl-tests.wrong-values")
-    assert "5 at 4 MiB, 2097150 at 16 MiB" in finding["message"]
+    assert "5 wrong values at 4 MiB, 2097150 wrong values at 16 MiB" in finding["message"]
     assert "1 MiB" not in finding["message"].replace("4 MiB", "").replace("16 MiB", "")
 
 
