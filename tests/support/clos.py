@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -186,6 +186,15 @@ class Clos:
         """Change the NIC of a host."""
         self.nics[host] = changes
         return self
+
+    def rename_at_spines(self, leaf: str, own: Callable[[str], str]) -> None:
+        """Let the spines receive the leaf's own port names, and use MTU 9216 on these cables."""
+        for spine in ("spine1", "spine2"):
+            tables = self.databases[spine]["APPL_DB"]
+            for key, row in tables.items():
+                if key.startswith("LLDP_ENTRY_TABLE:") and row["lldp_rem_sys_name"] == leaf:
+                    row["lldp_rem_port_id"] = own(row["lldp_rem_port_id"])
+                    tables[key.replace("LLDP_ENTRY_TABLE", "PORT_TABLE")]["mtu"] = "9216"
 
     def without(self, switch: str) -> Clos:
         """Leave out the evidence of a switch."""

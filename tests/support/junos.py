@@ -33,12 +33,7 @@ class JunosLeaf:
         for host, (switch, alias) in self.clos.heard.items():
             if switch == name:
                 self.clos.heard[host] = name, self.ports[_own(alias)]["index"]
-        for spine in ("spine1", "spine2"):
-            tables = self.clos.databases[spine]["APPL_DB"]
-            for key, row in tables.items():
-                if key.startswith("LLDP_ENTRY_TABLE:") and row["lldp_rem_sys_name"] == name:
-                    row["lldp_rem_port_id"] = _own(row["lldp_rem_port_id"])
-                    tables[key.replace("LLDP_ENTRY_TABLE", "PORT_TABLE")]["mtu"] = "9216"
+        self.clos.rename_at_spines(name, _own)
 
     def texts(self, later: bool = False) -> dict[str, str]:
         """Return the text of each command; a second reading is the same."""

@@ -28,12 +28,7 @@ class NxosLeaf:
         for host, (switch, alias) in self.clos.heard.items():
             if switch == name:
                 self.clos.heard[host] = name, _own(alias)
-        for spine in ("spine1", "spine2"):
-            for key, row in self.clos.databases[spine]["APPL_DB"].items():
-                if key.startswith("LLDP_ENTRY_TABLE:") and row["lldp_rem_sys_name"] == name:
-                    row["lldp_rem_port_id"] = _own(row["lldp_rem_port_id"])
-                    row = self.clos.databases[spine]["APPL_DB"][key.replace("LLDP_ENTRY_TABLE", "PORT_TABLE")]
-                    row["mtu"] = "9216"
+        self.clos.rename_at_spines(name, _own)
         self.ports: dict[str, dict[str, Any]] = {}
         self.idle = "91.50"
         for port, entry in leaf.now[_LLDP]["lldpNeighbors"].items():
